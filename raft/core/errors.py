@@ -1,0 +1,257 @@
+"""The error tree. An error is a value: the same object is raised, printed and sent.
+
+    FencepostError
+      ConfigurationError     the operator's file or flags              refused
+      StorageError           the data directory or the disk            unknown once running, else refused
+      TransportError         frames, handshakes, connections           retry
+      ClientError            what a submitter hears                    refused, retry or unknown
+      FenceError             a protected resource said no              refused
+
+Every error says whether the thing may have happened (semantics section 8), what was tried, and what
+to do next. Codes are stable; ``fencepost explain CODE`` tells more about each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any, ClassVar
+
+
+class Outcome(StrEnum):
+    """Whether the operation happened. When in doubt: unknown."""
+
+    REFUSED = "refused"
+    """Certainly not executed, and asking again will not help as it stands."""
+    RETRY = "retry"
+    """Certainly not executed now; the same operation id may be tried again."""
+    UNKNOWN = "unknown"
+    """May have been executed; only the same operation id is safe."""
+
+
+class FencepostError(Exception):
+    """Base of all errors that fencepost raises on purpose.
+
+    ``code`` is stable. ``tried`` are lines that say what was tried and what each place answered.
+    ``next_step`` is the command to type or the thing to change.
+    """
+
+    code: ClassVar[str] = "INTERNAL"
+    outcome: Outcome = Outcome.UNKNOWN
+    exit_code: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        tried: Sequence[str] = (),
+        next_step: str = "",
+        outcome: Outcome | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.tried = tuple(tried)
+        self.next_step = next_step
+        if outcome is not None:
+            self.outcome = outcome
+
+    def as_dict(self) -> dict[str, Any]:
+        """The error as JSON: ``{"code", "message", "outcome", "tried", "next"}``."""
+        return {
+            "code": self.code,
+            "message": self.message,
+            "outcome": self.outcome.value,
+            "tried": list(self.tried),
+            "next": self.next_step,
+        }
+
+
+class ConfigurationError(FencepostError):
+    code = "CONFIG_INVALID"
+    outcome = Outcome.REFUSED
+    exit_code = 2
+
+
+class StorageError(FencepostError):
+    code = "STORAGE_FAILED"
+    outcome = Outcome.UNKNOWN
+    exit_code = 1
+
+
+class StorageCorrupt(StorageError):
+    """Damage that is not a torn tail: named by file, offset and index, and never repaired."""
+
+    code = "STORAGE_CORRUPT"
+    outcome = Outcome.REFUSED
+    exit_code = 8
+
+
+class StorageFull(StorageError):
+    code = "STORAGE_FULL"
+
+
+class StorageFormatUnknown(StorageError):
+    """A file of a newer version than this program reads. Nothing was touched."""
+
+    code = "STORAGE_FORMAT_UNKNOWN"
+    outcome = Outcome.REFUSED
+    exit_code = 2
+
+
+class DirectoryLocked(StorageError):
+    code = "DIRECTORY_LOCKED"
+    outcome = Outcome.REFUSED
+    exit_code = 2
+
+
+class DirectoryMismatch(StorageError):
+    """The directory belongs to another node or another cluster."""
+
+    code = "DIRECTORY_MISMATCH"
+    outcome = Outcome.REFUSED
+    exit_code = 2
+
+
+class TransportError(FencepostError):
+    code = "TRANSPORT_FAILED"
+    outcome = Outcome.RETRY
+    exit_code = 3
+
+
+class FrameInvalid(TransportError):
+    """Bytes that are no frame of ours: wrong magic, version, length, checksum or body."""
+
+    code = "FRAME_INVALID"
+
+
+class HandshakeRefused(TransportError):
+    """The two ends do not belong together. ``code`` in the text says why."""
+
+    code = "HANDSHAKE_REFUSED"
+    outcome = Outcome.REFUSED
+
+
+class ClientError(FencepostError):
+    pass
+
+
+class NoEndpoint(ClientError):
+    code = "NO_ENDPOINT"
+    outcome = Outcome.RETRY
+    exit_code = 3
+
+
+class NoLeader(ClientError):
+    code = "NO_LEADER"
+    outcome = Outcome.RETRY
+    exit_code = 4
+
+
+class NotLeader(ClientError):
+    code = "NOT_LEADER"
+    outcome = Outcome.RETRY
+    exit_code = 4
+
+
+class Busy(ClientError):
+    code = "BUSY"
+    outcome = Outcome.RETRY
+    exit_code = 4
+
+
+class LeadershipLost(ClientError):
+    """Another entry was committed in the place of this one: certainly not committed."""
+
+    code = "LEADERSHIP_LOST"
+    outcome = Outcome.RETRY
+    exit_code = 4
+
+
+class OutcomeUnknown(ClientError):
+    code = "OUTCOME_UNKNOWN"
+    outcome = Outcome.UNKNOWN
+    exit_code = 5
+
+
+class OperationIdReused(ClientError):
+    code = "OPERATION_ID_REUSED"
+    outcome = Outcome.REFUSED
+    exit_code = 6
+
+
+class NotFound(ClientError):
+    code = "NOT_FOUND"
+    outcome = Outcome.REFUSED
+    exit_code = 7
+
+
+class CommandInvalid(ClientError):
+    """The command itself is malformed: not JSON, too large, a name missing."""
+
+    code = "COMMAND_INVALID"
+    outcome = Outcome.REFUSED
+    exit_code = 2
+
+
+class CommandFailed(ClientError):
+    """The command was committed and executed to a definite failure (FAILED or DEAD)."""
+
+    code = "COMMAND_FAILED"
+    outcome = Outcome.REFUSED
+    exit_code = 8
+
+
+class CheckFailed(FencepostError):
+    """A verification found that something promised does not hold."""
+
+    code = "CHECK_FAILED"
+    outcome = Outcome.REFUSED
+    exit_code = 8
+
+
+class FenceError(FencepostError):
+    outcome = Outcome.REFUSED
+    exit_code = 8
+
+
+class StaleLeader(FenceError):
+    """The resource has seen a higher token. A fact about the caller, never about the operation."""
+
+    code = "STALE_LEADER"
+
+
+class DuplicateGeneration(FenceError):
+    """Another holder presented the same token: a double vote or a duplicate grant. An alarm."""
+
+    code = "DUPLICATE_GENERATION"
+
+
+class WrongCluster(FenceError):
+    code = "WRONG_CLUSTER"
+
+
+class ResourceUnavailable(FencepostError):
+    """The resource could not be reached; nothing is known about an effect under way there."""
+
+    code = "RESOURCE_UNAVAILABLE"
+    outcome = Outcome.UNKNOWN
+    exit_code = 1
+
+
+class UnknownEntry(FencepostError):
+    """A committed entry that this version cannot apply. The node stops before it (S55, S59)."""
+
+    code = "UNKNOWN_ENTRY"
+    outcome = Outcome.UNKNOWN
+    exit_code = 1
+
+
+def all_errors() -> dict[str, type[FencepostError]]:
+    """Every error class by its code, in the order of the tree."""
+    found: dict[str, type[FencepostError]] = {}
+    stack: list[type[FencepostError]] = [FencepostError]
+    while stack:
+        kind = stack.pop()
+        found.setdefault(kind.code, kind)
+        stack.extend(reversed(kind.__subclasses__()))
+    return found

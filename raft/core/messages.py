@@ -1,0 +1,76 @@
+"""The messages between nodes, as in the Raft thesis, figure 3.1 and section 9.6.
+
+Times in messages are the *sender's* monotonic nanoseconds. They are only ever echoed back to the
+node that wrote them and compared with its own clock, never with another node's.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .entry import Entry
+
+
+class PreVote(NamedTuple):
+    """Would you vote for me in ``term``? Asked before a term is spent (thesis section 9.6)."""
+
+    term: int
+    """The term the sender would campaign in: its current term plus one."""
+    last_log_index: int
+    last_log_term: int
+    round: int
+    """Names this round of asking. An answer is matched to it and to nothing else (S01)."""
+
+
+class PreVoteResponse(NamedTuple):
+    term: int
+    """The voter's current term, unchanged by the question."""
+    granted: bool
+    round: int
+    reason: str
+    """Why not, in one word for metrics; empty when granted."""
+
+
+class RequestVote(NamedTuple):
+    term: int
+    last_log_index: int
+    last_log_term: int
+    transfer: bool
+    """Set when the leader itself asked for this election: stickiness does not apply (S08)."""
+
+
+class RequestVoteResponse(NamedTuple):
+    term: int
+    granted: bool
+    reason: str
+
+
+class AppendEntries(NamedTuple):
+    """Entries to append after ``prev_log_index``; a heartbeat when there are none."""
+
+    term: int
+    prev_log_index: int
+    prev_log_term: int
+    leader_commit: int
+    sent_at: int
+    """The leader's monotonic clock when it sent this, nanoseconds. The answer echoes it, so that
+    a leader judges how recently a quorum followed it by when it *asked* (lease rule, section 6.4.1)."""
+    entries: list[Entry]
+
+
+class AppendEntriesResponse(NamedTuple):
+    term: int
+    success: bool
+    match_index: int
+    """On success: the last index known to be both equal to the leader's and durable here."""
+    hint_index: int
+    """On refusal: the last index here that may match (thesis section 3.5.3, term-aware back-up)."""
+    hint_term: int
+    """On refusal: the term at ``hint_index``."""
+    sent_at: int
+    """``AppendEntries.sent_at``, echoed."""
+
+
+Message = (
+    PreVote | PreVoteResponse | RequestVote | RequestVoteResponse | AppendEntries | AppendEntriesResponse
+)

@@ -1,0 +1,61 @@
+"""One operation's replicated state, and the transitions it may make (semantics section 4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from ..core.token import FencingToken
+
+
+class OperationState(StrEnum):
+    COMMITTED = "committed"
+    DISPATCHED = "dispatched"
+    RETRY_WAIT = "retry-wait"
+    IN_DOUBT = "in-doubt"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    DEAD = "dead"
+
+
+TERMINAL = frozenset({OperationState.SUCCEEDED, OperationState.FAILED, OperationState.DEAD})
+
+
+class HistoryRow(NamedTuple):
+    """One arrow of an operation's life: the entry that drew it."""
+
+    index: int
+    time_ns: int
+    state: str
+    attempt: int
+    token: FencingToken | None
+    note: str
+
+
+@dataclass(slots=True, eq=False)
+class Operation:
+    operation_id: str
+    resource: str
+    effect: str
+    lane: str
+    payload: bytes
+    digest: bytes
+    index: int
+    term: int
+    submitted_ns: int
+    """Cluster time of the entry that committed it."""
+    state: OperationState = OperationState.COMMITTED
+    attempt: int = 0
+    """The number of the last attempt; 0 before the first."""
+    failures: int = 0
+    """Attempts that count against the retry limit."""
+    lost: int = 0
+    """Attempts whose executor went away before their outcome was known."""
+    token: FencingToken | None = None
+    """The token of the last attempt."""
+    result: bytes = b""
+    error: str = ""
+    next_try_ns: int = 0
+    finished_ns: int = 0
+    history: list[HistoryRow] = field(default_factory=list)

@@ -1,0 +1,248 @@
+"""The ports: what the inside needs from the outside, as Protocols.
+
+Everything nondeterministic or slow enters through one of these. Each port has one conformance
+suite in ``tests/``, run on the fake and on the real thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import IntEnum, StrEnum
+from typing import Any, NamedTuple, Protocol
+
+from .core.entry import Entry
+from .core.errors import FencepostError, StorageError
+from .core.events import Persist
+from .core.messages import Message
+from .core.token import FencingToken
+
+# -- time and chance --------------------------------------------------------------------------------
+
+
+class Clock(Protocol):
+    def monotonic_ns(self) -> int:
+        """Nanoseconds that never go backwards. For every interval and deadline."""
+
+    def time_ns(self) -> int:
+        """Wall clock, nanoseconds since the Unix epoch. Only for stamps, never for intervals."""
+
+
+class Randomness(Protocol):
+    def between(self, low: int, high: int) -> int:
+        """An integer in ``[low, high]``, both included."""
+
+
+# -- disk -------------------------------------------------------------------------------------------
+
+
+class LogStore(Protocol):
+    """The durable log: entries, hard state and truncations in one ordered stream.
+
+    ``append`` queues a write and returns at once. Writes become durable strictly in order. After
+    the sync that covers write ``n`` the store calls ``on_durable(n)`` **on its own thread**; one
+    call may cover many writes. The first failed write or sync is latched: ``on_failure`` is called
+    once, nothing queued then or later ever completes (scenario S12).
+    """
+
+    def start(
+        self, on_durable: Callable[[int], None], on_failure: Callable[[StorageError], None]
+    ) -> None: ...
+
+    def append(self, write: Persist) -> None: ...
+
+    def close(self) -> None:
+        """Finish what was queued, sync, release. Blocks until the writer has ended."""
+
+
+# -- network ----------------------------------------------------------------------------------------
+
+
+class Transport(Protocol):
+    def send(self, to: str, message: Message) -> None:
+        """Queue a message for a peer. Never blocks; drops when there is no link or no room."""
+
+
+class PeerHandler(Protocol):
+    """What the node gives the transport, called on the node's loop."""
+
+    def receive(self, source: str, message: Message) -> None: ...
+
+    def unreachable(self, peer: str) -> None: ...
+
+
+class Wait(IntEnum):
+    """How long a submission waits for its answer."""
+
+    ACCEPTED = 0
+    """The leader has taken it into its log. Promises nothing: it may still be lost."""
+    COMMITTED = 1
+    """It is in the log for good and will be executed."""
+    DONE = 2
+    """It was executed and the outcome is committed."""
+
+
+class SubmitRequest(NamedTuple):
+    """``data`` is an encoded outbox submission (``raft.outbox.codec``); the same bytes go into the log."""
+
+    request_id: int
+    wait: int
+    data: bytes
+
+
+class ProposeRequest(NamedTuple):
+    """``data`` is an entry of the embedder's own state machine, as it stands."""
+
+    request_id: int
+    data: bytes
+
+
+class AnswerStatus(IntEnum):
+    """The four answers (semantics section 8)."""
+
+    DONE = 0
+    REFUSED = 1
+    RETRY = 2
+    UNKNOWN = 3
+
+
+class Answer(NamedTuple):
+    """The answer to one submit or propose request. Empty strings and zeros where not applicable."""
+
+    request_id: int
+    status: int
+    index: int
+    term: int
+    replayed: bool
+    state: str
+    """The command's state (``raft.outbox.operation.OperationState``) when it was answered."""
+    result: bytes
+    code: str
+    """An error code for every status but DONE, and for DONE of a command that FAILED or is DEAD."""
+    detail: str
+    """For NOT_LEADER: the leader's client address as far as known. Else a sentence."""
+
+
+class Connection(Protocol):
+    """One client's connection, as the node sees it. Answers to a closed connection are dropped."""
+
+    def answer(self, answers: list[Answer]) -> None: ...
+
+    def reply(self, request_id: int, body: Any) -> None: ...
+
+    def reply_error(self, request_id: int, error: FencepostError) -> None: ...
+
+
+class RequestHandler(Protocol):
+    """What the node gives the client listener, called on the node's loop, a frame at a time."""
+
+    def submit(self, connection: Connection, requests: list[SubmitRequest]) -> None: ...
+
+    def propose(self, connection: Connection, requests: list[ProposeRequest]) -> None: ...
+
+    def call(
+        self, connection: Connection, request_id: int, method: str, parameters: dict[str, Any]
+    ) -> None: ...
+
+    def closed(self, connection: Connection) -> None: ...
+
+
+# -- state machines ---------------------------------------------------------------------------------
+
+
+class Machine(Protocol):
+    """A state machine behind one entry kind. Deterministic: no I/O, no clock, no chance."""
+
+    def apply(self, entry: Entry) -> Any:
+        """Apply a committed entry and return its result. Raising stops the node before the entry."""
+
+
+# -- resources --------------------------------------------------------------------------------------
+
+
+class Guarantee(StrEnum):
+    """What a resource can enforce (semantics section 5)."""
+
+    FENCED = "fenced"
+    """Checks token and operation id atomically with the effect."""
+    KEYED = "keyed"
+    """Dedupes by operation id within a window; does not check the token."""
+    NAKED = "naked"
+    """Neither."""
+
+
+class Attempt(NamedTuple):
+    """One attempt of one operation, as a resource gets it. The token comes with the batch."""
+
+    operation_id: str
+    index: int
+    """The operation's place in the log; the order within its lane."""
+    entry_term: int
+    """Provenance only; never the token."""
+    effect: str
+    lane: str
+    payload: bytes
+    digest: bytes
+    number: int
+    """1, 2, 3 ... of this operation."""
+
+
+class AttemptStatus(IntEnum):
+    SUCCEEDED = 0
+    FAILED = 1
+    """Definitely not applied, and it never will be: do not retry."""
+    RETRY = 2
+    """Definitely not applied this time; may be retried."""
+    NOT_ATTEMPTED = 3
+    """Definitely not applied, through no fault of its own. Spends no attempt."""
+    UNKNOWN = 4
+    """May have been applied."""
+
+
+class AttemptOutcome(NamedTuple):
+    status: AttemptStatus
+    result: bytes
+    """The first result of the operation as the resource holds it (JSON); empty unless SUCCEEDED."""
+    error: str
+    """Why not, for a person; empty when SUCCEEDED."""
+    replayed: bool
+    """The resource had already applied this operation and gave its first result."""
+
+
+class Fence(NamedTuple):
+    """What a resource remembers of the highest token it has accepted."""
+
+    token: FencingToken
+    holder: str
+
+
+class Resource(Protocol):
+    """One protected outside thing with its own fence (semantics section 2).
+
+    Methods run on the effects loop, never on the node's. ``claim`` and ``execute`` raise
+    :class:`StaleLeader`, :class:`DuplicateGeneration`, :class:`WrongCluster` (nothing was applied)
+    or :class:`ResourceUnavailable` (nothing is known).
+    """
+
+    name: str
+    kind: str
+    guarantee: Guarantee
+    effects: frozenset[str]
+    batch_limit: int
+    """How many attempts one ``execute`` may carry."""
+    concurrency: int
+    """How many ``execute`` calls may run side by side."""
+
+    async def open(self) -> None: ...
+
+    async def claim(self, token: FencingToken, holder: str) -> Fence | None:
+        """Establish ``token`` as the highest. Durable before it returns. The previous mark, if any."""
+
+    async def execute(
+        self, token: FencingToken, holder: str, attempts: Sequence[Attempt]
+    ) -> list[AttemptOutcome]:
+        """Execute in order; one outcome an attempt. After an attempt of a lane that did not succeed,
+        later attempts of the same lane in the batch are NOT_ATTEMPTED."""
+
+    async def fence(self) -> Fence | None: ...
+
+    async def close(self) -> None: ...
