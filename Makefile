@@ -1,0 +1,62 @@
+# Needs Python 3.11 or newer with pip, and make. Everything else is installed into .venv.
+#
+#   make demo      the first five minutes: three processes, a frozen leader, a refused late write
+#   make test      the test suite
+#   make verify    style, types, import directions; writes nothing
+#   make fix       mends the style that can be mended by a program
+#   make prove     the long proof: seeds, kills, damage
+#   make bench     commands per second, beside another system
+#   make coverage  the test suite with a report of what it does not reach
+
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check --quiet
+ARGS ?=
+
+.PHONY: demo test verify fix prove bench coverage clean
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/runtime.stamp
+	$(VENV)/bin/fencepost demo $(ARGS)
+
+test: $(VENV)/dev.stamp
+	$(VENV)/bin/pytest $(ARGS)
+
+# Caches are kept out of the tree, or not made, so that verifying leaves no trace.
+verify: $(VENV)/dev.stamp
+	$(PY) -m ruff check --no-cache .
+	$(PY) -m ruff format --no-cache --check .
+	$(PY) -m mypy --cache-dir $(VENV)/mypy
+	$(PY) -m mypy --cache-dir $(VENV)/mypy tests
+	$(VENV)/bin/lint-imports --no-cache
+
+fix: $(VENV)/dev.stamp
+	$(PY) -m ruff check --no-cache --fix .
+	$(PY) -m ruff format --no-cache .
+
+prove: $(VENV)/dev.stamp
+	$(VENV)/bin/pytest -m prove $(ARGS)
+
+bench: $(VENV)/runtime.stamp
+	$(PY) benchmarks/compare.py $(ARGS)
+
+coverage: $(VENV)/dev.stamp
+	$(PY) -m coverage run -m pytest $(ARGS)
+	$(PY) -m coverage report
+
+clean:
+	rm -rf $(VENV) build dist .coverage .pytest_cache .ruff_cache .mypy_cache .import_linter_cache src/*.egg-info
+
+# Two stamps, so that the demo does not wait for the test tools.
+$(VENV)/runtime.stamp: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("fencepost needs Python 3.11 or newer; $(PYTHON) is %d.%d. Choose one: make PYTHON=python3.11 demo" % sys.version_info[:2])'
+	@echo 'setting up $(VENV)'
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/dev.stamp: $(VENV)/runtime.stamp
+	@echo 'adding the test tools to $(VENV)'
+	@$(PIP) install --editable '.[dev]'
+	@touch $@
