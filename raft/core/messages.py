@@ -62,7 +62,8 @@ class AppendEntriesResponse(NamedTuple):
     term: int
     success: bool
     match_index: int
-    """On success: the last index known to be both equal to the leader's and durable here."""
+    """On success: the last index known to be both equal to the leader's and durable here.
+    On refusal: the ``prev_log_index`` that was refused, so that a late refusal is recognised."""
     hint_index: int
     """On refusal: the last index here that may match (thesis section 3.5.3, term-aware back-up)."""
     hint_term: int
@@ -71,6 +72,4 @@ class AppendEntriesResponse(NamedTuple):
     """``AppendEntries.sent_at``, echoed."""
 
 
-Message = (
-    PreVote | PreVoteResponse | RequestVote | RequestVoteResponse | AppendEntries | AppendEntriesResponse
-)
+Message = PreVote | PreVoteResponse | RequestVote | RequestVoteResponse | AppendEntries | AppendEntriesResponse

@@ -1,0 +1,75 @@
+"""The follower's side of AppendEntries (thesis section 3.5 and figure 3.1)."""
+
+from __future__ import annotations
+
+from .events import Role
+from .messages import AppendEntries, AppendEntriesResponse
+from .state import RaftState
+
+
+def handle_append_entries(state: RaftState, source: str, message: AppendEntries) -> None:
+    if message.term < state.current_term:
+        # Tell the old leader of the newer term; nothing of the message is looked at.
+        state.send(source, _refusal(state, message))
+        return
+    if state.role is Role.LEADER and message.term == state.current_term:
+        raise AssertionError(f"two leaders in term {message.term}: {state.node_id} and {source}")
+    entries = message.entries
+    last_new_index = message.prev_log_index + len(entries)
+    if entries and (entries[0].index != message.prev_log_index + 1 or entries[-1].index != last_new_index):
+        return  # Not what any leader sends; nothing of it can be believed.
+    if message.term > state.current_term or state.role is not Role.FOLLOWER or state.leader != source:
+        state.become_follower(message.term, source, "heard from the leader")
+    state.last_leader_contact = state.now
+    state.reset_election_deadline()
+
+    log = state.log
+    if message.prev_log_index > state.commit_index and not log.matches(message.prev_log_index, message.prev_log_term):
+        state.send(source, _refusal(state, message))
+        return
+    # At or below the commit index the logs agree by leader completeness, whether or not the entry
+    # is still there to compare.
+
+    after = 0
+    if entries:
+        skip = _count_known(state, message)
+        if skip < len(entries):
+            first = entries[skip].index
+            if first <= log.last_index:
+                state.truncate_from(first)  # Only at a conflicting term, then the whole tail (S17).
+            state.append_entries(entries[skip:] if skip else entries)
+        if last_new_index > state.durable_index:
+            after = state.write_sequence
+    matched = last_new_index if entries else min(last_new_index, state.durable_index)
+    # Commit no further than what this very message proved to match (S16).
+    commit_index = min(message.leader_commit, last_new_index)
+    if commit_index > state.commit_index:
+        state.commit_index = commit_index
+    state.send(
+        source,
+        AppendEntriesResponse(state.current_term, True, matched, 0, 0, message.sent_at),
+        after,
+    )
+
+
+def _count_known(state: RaftState, message: AppendEntries) -> int:
+    """How many leading entries of the message this log already holds.
+
+    A late or repeated message whose entries are all known must not shorten the log (S17).
+    """
+    log = state.log
+    if message.prev_log_index == log.last_index:
+        return 0
+    known = 0
+    for entry in message.entries:
+        if entry.index > state.commit_index and log.term_at(entry.index) != entry.term:
+            break
+        known += 1
+    return known
+
+
+def _refusal(state: RaftState, message: AppendEntries) -> AppendEntriesResponse:
+    hint = state.log.last_index_with_term_at_most(message.prev_log_index, message.prev_log_term)
+    return AppendEntriesResponse(
+        state.current_term, False, message.prev_log_index, hint, max(state.log.term_at(hint), 0), message.sent_at
+    )

@@ -1,0 +1,86 @@
+"""The log as the core sees it: entries by index, in memory.
+
+Index 0 is the empty log's last entry, of term 0. ``first_index`` is 1 until snapshots exist; the
+arithmetic is written with it so that it can move.
+"""
+
+from __future__ import annotations
+
+from .entry import Entry
+
+
+class RaftLog:
+    __slots__ = ("_entries", "_previous_index", "_previous_term")
+
+    def __init__(self, entries: list[Entry], previous_index: int = 0, previous_term: int = 0) -> None:
+        self._entries = entries
+        self._previous_index = previous_index
+        self._previous_term = previous_term
+
+    @property
+    def first_index(self) -> int:
+        return self._previous_index + 1
+
+    @property
+    def last_index(self) -> int:
+        return self._previous_index + len(self._entries)
+
+    @property
+    def last_term(self) -> int:
+        return self._entries[-1].term if self._entries else self._previous_term
+
+    @property
+    def last_time_ns(self) -> int:
+        return self._entries[-1].time_ns if self._entries else 0
+
+    def term_at(self, index: int) -> int:
+        """The term of the entry at ``index``, or -1 if this log does not hold it."""
+        offset = index - self._previous_index - 1
+        if 0 <= offset < len(self._entries):
+            return self._entries[offset].term
+        return self._previous_term if offset == -1 else -1
+
+    def matches(self, index: int, term: int) -> bool:
+        """Whether the log holds an entry of ``term`` at ``index`` (the consistency check, section 3.5)."""
+        return self.term_at(index) == term
+
+    def entry(self, index: int) -> Entry:
+        return self._entries[index - self._previous_index - 1]
+
+    def slice(self, start: int, end: int) -> list[Entry]:
+        """Entries with ``start <= index <= end``."""
+        return self._entries[start - self._previous_index - 1 : end - self._previous_index]
+
+    def slice_bytes(self, start: int, bytes_max: int) -> list[Entry]:
+        """Entries from ``start`` on whose payloads together fit ``bytes_max``; at least one if there is one."""
+        offset = start - self._previous_index - 1
+        entries = self._entries
+        total = 0
+        end = offset
+        for end in range(offset, len(entries)):  # noqa: B007 - the index is the result
+            total += len(entries[end].data)
+            if total > bytes_max and end > offset:
+                return entries[offset:end]
+        return entries[offset : end + 1]
+
+    def append(self, entries: list[Entry]) -> None:
+        self._entries.extend(entries)
+
+    def truncate_from(self, index: int) -> None:
+        """Delete the entry at ``index`` and everything after it."""
+        del self._entries[index - self._previous_index - 1 :]
+
+    def is_up_to_date(self, last_log_index: int, last_log_term: int) -> bool:
+        """Whether a candidate's log is at least as up to date as this one (thesis section 3.6.1)."""
+        return (last_log_term, last_log_index) >= (self.last_term, self.last_index)
+
+    def last_index_with_term_at_most(self, index: int, term: int) -> int:
+        """The largest index ``<= index`` whose term is ``<= term`` (term-aware back-up, section 3.5.3).
+
+        Two logs can only agree at an index where neither has the larger term, so everything above
+        may be skipped without asking.
+        """
+        index = min(index, self.last_index)
+        while index > self._previous_index and self.term_at(index) > term:
+            index -= 1
+        return index
