@@ -41,7 +41,7 @@ class Command(NamedTuple):
 
 
 class DispatchRow(NamedTuple):
-    index: int
+    index: int  # type: ignore[assignment]
     attempt: int
 
 
@@ -54,7 +54,7 @@ class Dispatch(NamedTuple):
 
 
 class OutcomeRow(NamedTuple):
-    index: int
+    index: int  # type: ignore[assignment]
     attempt: int
     verdict: int
     """A :class:`Verdict`."""
@@ -179,7 +179,8 @@ def canonical_json(value: Any) -> bytes:
 def digest(command: Command) -> bytes:
     """16 bytes that stand for everything about a command but its id.
 
-    Each part is framed by its length, so that no two different commands give the same input.
+    The lengths of the names stand before them, so that no two different commands give the same input.
     """
-    head = f"{len(command.resource)}:{command.resource}{len(command.effect)}:{command.effect}{len(command.lane)}:{command.lane}"
-    return hashlib.blake2b(command.payload, digest_size=16, key=hashlib.blake2b(head.encode(), digest_size=32).digest()).digest()
+    _, resource, effect, lane, payload = command
+    head = f"{len(resource)}:{len(effect)}:{len(lane)}:{resource}{effect}{lane}"
+    return hashlib.blake2b(head.encode() + payload, digest_size=16).digest()

@@ -1,0 +1,211 @@
+"""The outbox's whole state as a stream of chunks, and back.
+
+A head, then operations by the hundred, then a tail with a digest over everything before it. Each
+chunk starts with its kind; the head carries the format version, checked before anything else is
+believed. What can be derived (``by_index``, ``pending``, ``counts``) is not written but rebuilt, so
+that a snapshot cannot contradict itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ..core.errors import StorageCorrupt, StorageFormatUnknown
+from ..core.token import FencingToken
+from .codec import Activation
+from .operation import TERMINAL, HistoryRow, Operation, OperationState
+from .state import ActivationRecord, ElectionRecord, OutboxState
+
+FORMAT_VERSION = 1
+OPERATIONS_PER_CHUNK = 256
+
+_HEAD = b"H"
+_OPERATIONS = b"O"
+_TAIL = b"T"
+_DIGEST_BYTES = 16
+
+
+class _Head(NamedTuple):
+    last_applied: int
+    cluster_time_ns: int
+    operations: int
+    tokens: list[Activation]
+    elections: list[ElectionRecord]
+    activations: list[ActivationRecord]
+
+
+class _Record(NamedTuple):
+    """The fields of :class:`Operation`, in its order."""
+
+    operation_id: str
+    resource: str
+    effect: str
+    lane: str
+    payload: bytes
+    digest: bytes
+    index: int  # type: ignore[assignment]
+    term: int
+    submitted_ns: int
+    state: OperationState
+    attempt: int
+    failures: int
+    lost: int
+    token: FencingToken | None
+    result: bytes
+    error: str
+    next_try_ns: int
+    finished_ns: int
+    history: list[HistoryRow]
+
+
+if _Record._fields != tuple(Operation.__slots__):
+    raise AssertionError("a field of Operation is missing from its snapshot")
+
+_ENCODER = msgspec.msgpack.Encoder()
+_HEAD_DECODER = msgspec.msgpack.Decoder(_Head)
+_OPERATIONS_DECODER = msgspec.msgpack.Decoder(list[_Record])
+
+
+def capture(state: OutboxState) -> Iterator[bytes]:
+    """Take the state as it is now; encoding is left to whoever draws the chunks.
+
+    Only what the machine goes on changing is copied here: the fields of each operation and its
+    list of history. Everything below is immutable.
+    """
+    head = _Head(
+        state.last_applied,
+        state.cluster_time_ns,
+        len(state.operations),
+        [state.tokens[resource] for resource in sorted(state.tokens)],
+        list(state.elections),
+        list(state.activations),
+    )
+    return _encode(head, [_record(operation) for operation in state.operations.values()])
+
+
+def _record(operation: Operation) -> tuple[Any, ...]:
+    return (
+        operation.operation_id,
+        operation.resource,
+        operation.effect,
+        operation.lane,
+        operation.payload,
+        operation.digest,
+        operation.index,
+        operation.term,
+        operation.submitted_ns,
+        operation.state,
+        operation.attempt,
+        operation.failures,
+        operation.lost,
+        operation.token,
+        operation.result,
+        operation.error,
+        operation.next_try_ns,
+        operation.finished_ns,
+        tuple(operation.history),
+    )
+
+
+def _encode(head: _Head, records: list[tuple[Any, ...]]) -> Iterator[bytes]:
+    hasher = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    for chunk in _body(head, records):
+        hasher.update(chunk)
+        yield chunk
+    yield _TAIL + hasher.digest()
+
+
+def _body(head: _Head, records: list[tuple[Any, ...]]) -> Iterator[bytes]:
+    yield _HEAD + bytes((FORMAT_VERSION,)) + _ENCODER.encode(head)
+    for start in range(0, len(records), OPERATIONS_PER_CHUNK):
+        yield _OPERATIONS + _ENCODER.encode(records[start : start + OPERATIONS_PER_CHUNK])
+
+
+def state_hash(state: OutboxState) -> bytes:
+    """The digest that the snapshot's tail holds."""
+    tail = b""
+    for chunk in capture(state):
+        tail = chunk
+    return tail[1:]
+
+
+def load(chunks: Iterable[bytes]) -> OutboxState:
+    """The state from a snapshot. Raises :class:`StorageCorrupt`, :class:`StorageFormatUnknown`."""
+    state = OutboxState()
+    hasher = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    stream = iter(chunks)
+    first = next(stream, b"")
+    expected = _load_head(state, first)
+    hasher.update(first)
+    for chunk in stream:
+        kind = chunk[:1]
+        if kind == _TAIL:
+            _check_tail(state, chunk, hasher.digest(), expected, stream)
+            return state
+        if kind != _OPERATIONS:
+            raise _corrupt(f"a chunk of kind {kind!r}")
+        hasher.update(chunk)
+        _load_operations(state, chunk)
+    raise _corrupt("it ends before its last chunk")
+
+
+def _load_head(state: OutboxState, chunk: bytes) -> int:
+    if chunk[:1] != _HEAD or len(chunk) < 2:
+        raise _corrupt("it does not start with a head")
+    if chunk[1] != FORMAT_VERSION:
+        raise StorageFormatUnknown(
+            f"outbox snapshot of format {chunk[1]}; this version reads {FORMAT_VERSION}",
+            next_step="install the version that wrote it",
+        )
+    try:
+        head = _HEAD_DECODER.decode(memoryview(chunk)[2:])
+    except msgspec.DecodeError as error:
+        raise _corrupt(f"its head cannot be decoded: {error}") from error
+    state.last_applied = head.last_applied
+    state.cluster_time_ns = head.cluster_time_ns
+    state.tokens = {activation.resource: activation for activation in head.tokens}
+    state.elections.extend(head.elections)
+    state.activations.extend(head.activations)
+    return head.operations
+
+
+def _load_operations(state: OutboxState, chunk: bytes) -> None:
+    try:
+        records = _OPERATIONS_DECODER.decode(memoryview(chunk)[1:])
+    except msgspec.DecodeError as error:
+        raise _corrupt(f"operations that cannot be decoded: {error}") from error
+    for record in records:
+        operation = Operation(*record)
+        if operation.operation_id in state.operations or operation.index in state.by_index:
+            raise _corrupt(f"operation {operation.operation_id!r} at index {operation.index} stands in it twice")
+        state.operations[operation.operation_id] = operation
+        state.by_index[operation.index] = operation
+        counts = state.counts.get(operation.resource)
+        if counts is None:
+            counts = state.counts[operation.resource] = dict.fromkeys(OperationState, 0)
+            state.pending[operation.resource] = {}
+        counts[operation.state] += 1
+        if operation.state not in TERMINAL:
+            state.pending[operation.resource][operation.index] = operation
+
+
+def _check_tail(
+    state: OutboxState, chunk: bytes, digest: bytes, operations: int, stream: Iterator[bytes]
+) -> None:
+    if chunk[1:] != digest:
+        raise _corrupt("its digest does not match")
+    if len(state.operations) != operations:
+        raise _corrupt(f"{len(state.operations)} operations, and its head says {operations}")
+    if next(stream, None) is not None:
+        raise _corrupt("chunks after its last one")
+
+
+def _corrupt(what: str) -> StorageCorrupt:
+    return StorageCorrupt(
+        f"outbox snapshot is damaged: {what}",
+        next_step="take the snapshot of another node",
+    )

@@ -1,0 +1,48 @@
+"""What the outbox remembers: the attributes of the machine, without the rules that change them."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from .codec import Activation, Election
+from .operation import Operation, OperationState
+
+EVENTS_KEPT = 100
+"""How many elections, and how many activations, the state remembers."""
+
+
+class ElectionRecord(NamedTuple):
+    index: int  # type: ignore[assignment]  # tuple.index, which nobody misses
+    time_ns: int
+    election: Election
+
+
+class ActivationRecord(NamedTuple):
+    index: int  # type: ignore[assignment]  # tuple.index, which nobody misses
+    time_ns: int
+    activation: Activation
+    returned: int
+    """How many operations of the predecessor became dispatchable again."""
+    in_doubt: int
+    """How many went in doubt."""
+
+
+class OutboxState:
+    """Plain data. Readers may look at every attribute and change none."""
+
+    def __init__(self) -> None:
+        self.operations: dict[str, Operation] = {}
+        """Every operation, by operation id, in log order."""
+        self.by_index: dict[int, Operation] = {}
+        self.pending: dict[str, dict[int, Operation]] = {}
+        """By resource, then by index in log order: the operations that are not terminal."""
+        self.counts: dict[str, dict[OperationState, int]] = {}
+        """By resource: how many operations are in each state."""
+        self.tokens: dict[str, Activation] = {}
+        """By resource: the activation with the highest token applied so far."""
+        self.elections: deque[ElectionRecord] = deque(maxlen=EVENTS_KEPT)
+        self.activations: deque[ActivationRecord] = deque(maxlen=EVENTS_KEPT)
+        self.cluster_time_ns = 0
+        self.last_applied = 0
+        """Index of the last outbox entry applied; entries of other kinds do not move it."""
