@@ -30,6 +30,7 @@ verify: $(VENV)/dev.stamp
 	$(PY) -m mypy --cache-dir $(VENV)/mypy
 	$(PY) -m mypy --cache-dir $(VENV)/mypy tests
 	$(VENV)/bin/lint-imports --no-cache
+	@$(PY) -B -m tests.house.signs
 
 fix: $(VENV)/dev.stamp
 	$(PY) -m ruff check --no-cache --fix .

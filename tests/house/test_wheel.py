@@ -55,9 +55,7 @@ def owner(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("owner") / "venv"
     venv.create(place, with_pip=True, symlinks=True)
     python = place / "bin" / "python"
-    packages = Path(
-        run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=place).strip()
-    )
+    packages = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=place).strip())
     for name in OWNERS_MODULES:
         (packages / f"{name}.py").write_text("OWNER = 'not fencepost'\n")
     run(python, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", wheel, cwd=place)

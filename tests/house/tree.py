@@ -20,7 +20,7 @@ def module_files() -> Iterator[Path]:
         yield from sorted((ROOT / folder).rglob("*.py"))
 
 
-def test_files() -> Iterator[Path]:
+def files_of_the_tests() -> Iterator[Path]:
     """Every Python file of the tests."""
     yield from sorted((ROOT / "tests").rglob("*.py"))
 
