@@ -1,0 +1,319 @@
+"""The one loop of a node: it feeds the pure core and carries out what the core asks for.
+
+Everything that arrives is only put into an inbox; one ``_run`` per turn of the event loop drains
+all of it, so that a busy node makes one write, one frame per peer and one answer per client for
+many commands. No task, future or thread hop is spent on a single command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import structlog
+
+from ..core.entry import Entry
+from ..core.errors import FencepostError, StorageError
+from ..core.events import (
+    Accepted,
+    Campaign,
+    Durable,
+    Effects,
+    Event,
+    Propose,
+    Receive,
+    Refused,
+    Role,
+    RoleChange,
+    Send,
+    StepDown,
+    StorageFailed,
+    Tick,
+    Unreachable,
+)
+from ..core.messages import Message
+from ..core.step import Raft
+from ..ports import Clock, LogStore, Transport
+from .applier import Applier
+from .waiters import ProposalSink, Waiters
+
+_LOG = structlog.get_logger("fencepost.node")
+
+
+class LoopObserver(Protocol):
+    """What lives beside the core on the node's loop: hears of roles and of what was applied."""
+
+    def role_changed(self, change: RoleChange) -> None: ...
+
+    def applied(self, entries: list[Entry], results: list[Any]) -> None: ...
+
+    def before_turn_ends(self, now: int) -> None:
+        """Called once at the end of every turn in which something happened."""
+
+    def stopped(self) -> None:
+        """The node has failed or is closing: give up every authority at once."""
+
+
+class RaftLoop:
+    """Owns the core, its timer, the writes under way and the waiters.
+
+    ``transport`` is set after construction because the transport needs this object as its handler.
+    ``failed`` is completed with the first error that ends the node; whoever composed it must exit.
+    """
+
+    def __init__(
+        self,
+        *,
+        raft: Raft,
+        log_store: LogStore,
+        applier: Applier,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.raft = raft
+        self.applier = applier
+        self.waiters = Waiters()
+        self.failed: asyncio.Future[BaseException] = loop.create_future()
+        self.transport: Transport | None = None
+        self.longest_lag_ns = 0
+        self._log_store = log_store
+        self._clock = clock
+        self._loop = loop
+        self._observers: list[LoopObserver] = []
+        self._inbox: list[Event] = []
+        self._proposals: list[tuple[int, bytes]] = []
+        self._proposal_batches: list[tuple[ProposalSink, Sequence[Any], int]] = []
+        self._held: deque[Send] = deque()
+        self._durable_sequence = 0
+        self._scheduled = False
+        self._stopped = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0
+
+    # -- life -------------------------------------------------------------------------------------
+
+    def observe(self, observer: LoopObserver) -> None:
+        self._observers.append(observer)
+
+    def start(self) -> None:
+        self._log_store.start(self._on_durable, self._on_storage_failure)
+        self._inbox.append(Tick(self._clock.monotonic_ns()))
+        self._wake()
+
+    def stop(self) -> None:
+        """Stop acting. Idempotent. What is waiting hears ``unknown``."""
+        if self._stopped:
+            return
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for observer in self._observers:
+            observer.stopped()
+        self.waiters.abandon()
+        batches, self._proposal_batches = self._proposal_batches, []
+        for sink, keys, _ in batches:
+            sink.refused(keys, "NOT_LEADER", "")
+
+    def fail(self, error: BaseException) -> None:
+        """End the node because of ``error``. The first one counts."""
+        if not self.failed.done():
+            _LOG.error("node failed", error=str(error), code=getattr(error, "code", type(error).__name__))
+            self.failed.set_result(error)
+        self.stop()
+
+    # -- what arrives -----------------------------------------------------------------------------
+
+    def now(self) -> int:
+        return self._clock.monotonic_ns()
+
+    def receive(self, source: str, message: Message) -> None:
+        self._inbox.append(Receive(self._clock.monotonic_ns(), source, message))
+        self._wake()
+
+    def unreachable(self, peer: str) -> None:
+        self._inbox.append(Unreachable(self._clock.monotonic_ns(), peer))
+        self._wake()
+
+    def propose(self, kind: int, data: Sequence[bytes], sink: ProposalSink, keys: Sequence[Any]) -> None:
+        """Propose entries; ``sink`` hears what becomes of them, by ``keys`` (one an entry)."""
+        if self._stopped:
+            sink.refused(keys, "NOT_LEADER", "")
+            return
+        self._proposals.extend([(kind, item) for item in data])
+        self._proposal_batches.append((sink, keys, len(data)))
+        self._wake()
+
+    def step_down(self, reason: str) -> None:
+        self._inbox.append(StepDown(self._clock.monotonic_ns(), reason))
+        self._wake()
+
+    def campaign(self) -> None:
+        self._inbox.append(Campaign(self._clock.monotonic_ns()))
+        self._wake()
+
+    def wake(self) -> None:
+        """Make a turn although nothing has arrived: an observer has something to do."""
+        self._wake()
+
+    def _wake(self) -> None:
+        if not self._scheduled and not self._stopped:
+            self._scheduled = True
+            self._loop.call_soon(self._run)
+
+    def _on_durable(self, sequence: int) -> None:
+        """On the log store's thread: one hop per sync, however many entries it covered."""
+        self._call_threadsafe(self._durable, sequence)
+
+    def _on_storage_failure(self, error: StorageError) -> None:
+        self._call_threadsafe(self._storage_failed, error)
+
+    def _call_threadsafe(self, callback: Callable[..., None], *arguments: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback, *arguments)
+        except RuntimeError:
+            # The loop has been closed: the process is on its way out and nobody can be told.
+            _LOG.debug("completion after the loop has closed")
+
+    def _durable(self, sequence: int) -> None:
+        self._inbox.append(Durable(self._clock.monotonic_ns(), sequence))
+        # At once rather than by call_soon: the answers that wait for this write are the hot path,
+        # and everything else that has arrived goes along in the same turn.
+        if not self._stopped:
+            self._run()
+
+    def _storage_failed(self, error: StorageError) -> None:
+        if not self._stopped:
+            self.raft.step(StorageFailed(self._clock.monotonic_ns()))
+            self.fail(error)
+
+    # -- the turn ---------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        self._scheduled = False
+        if self._stopped:
+            return
+        try:
+            self._turn()
+        except FencepostError as error:
+            self.fail(error)
+        except Exception as error:  # A bug, or a broken invariant: a node that goes on would act on it.
+            _LOG.exception("node loop raised")
+            self.fail(error)
+
+    def _turn(self) -> None:
+        """Messages first, then proposals: a proposal must not be taken in a term that has just ended."""
+        inbox, self._inbox = self._inbox, []
+        step = self.raft.step
+        for event in inbox:
+            effects = step(event)
+            if type(event) is Durable and event.sequence > self._durable_sequence:
+                self._durable_sequence = event.sequence
+            self._carry_out(effects)
+        if self._proposal_batches:
+            self._propose()
+        if self._held:
+            self._release()
+        now = self._clock.monotonic_ns()
+        for observer in self._observers:
+            observer.before_turn_ends(now)
+        if self._proposal_batches and not self._stopped:
+            self._propose()  # What the observers proposed goes along in the same write.
+        self._arm_timer()
+
+    def _propose(self) -> None:
+        proposals, self._proposals = self._proposals, []
+        batches, self._proposal_batches = self._proposal_batches, []
+        effects = self.raft.step(Propose(self._clock.monotonic_ns(), self._clock.time_ns(), proposals))
+        outcome = effects.proposed
+        if isinstance(outcome, Accepted):
+            index = outcome.first_index
+            for sink, keys, count in batches:
+                self.waiters.add(sink, keys, index, outcome.term)
+                sink.accepted(keys, index, outcome.term)
+                index += count
+        elif isinstance(outcome, Refused):
+            for sink, keys, _ in batches:
+                sink.refused(keys, outcome.code, outcome.leader)
+        self._carry_out(effects)
+
+    def _carry_out(self, effects: Effects) -> None:
+        transport = self.transport
+        for send in effects.sends:
+            if send.after > self._durable_sequence:
+                self._held.append(send)
+            elif transport is not None:
+                transport.send(send.to, send.message)
+        for write in effects.persist:
+            self._log_store.append(write)
+        for change in effects.role_changes:
+            self._role_changed(change)
+        if effects.apply_to:
+            self._apply(effects.apply_to)
+
+    def _release(self) -> None:
+        """Send what was waiting for writes that have become durable."""
+        transport = self.transport
+        held = self._held
+        while held and held[0].after <= self._durable_sequence:
+            send = held.popleft()
+            if transport is not None:
+                transport.send(send.to, send.message)
+
+    def _apply(self, apply_to: int) -> None:
+        first = self.applier.last_applied + 1
+        if apply_to < first:
+            return
+        entries = self.raft.log.slice(first, apply_to)
+        results = self.applier.apply(entries)
+        self.waiters.applied(entries, results)
+        for observer in self._observers:
+            observer.applied(entries, results)
+
+    def _role_changed(self, change: RoleChange) -> None:
+        _LOG.info(
+            "role changed", role=change.role.value, term=change.term, leader=change.leader, reason=change.reason
+        )
+        if change.role is not Role.LEADER and len(self.waiters):
+            self.waiters.leadership_lost(self._clock.monotonic_ns() + 2 * self.raft.options.election_timeout)
+        for observer in self._observers:
+            observer.role_changed(change)
+
+    # -- the timer --------------------------------------------------------------------------------
+
+    def _arm_timer(self) -> None:
+        """One timer. An earlier one is kept: waking for nothing is cheaper than arming anew each turn."""
+        if self._stopped:
+            return
+        deadline = self.raft.deadline()
+        if self._timer is not None:
+            if self._timer_at <= deadline:
+                return
+            self._timer.cancel()
+        self._timer_at = deadline
+        delay = max(deadline - self._clock.monotonic_ns(), 0) / 1e9
+        self._timer = self._loop.call_later(delay, self._timer_due)
+
+    def _timer_due(self) -> None:
+        """A timer must not beat messages that have already arrived: after a stall, or a SIGSTOP, a
+        node would campaign against a leader whose heartbeats wait in its sockets. So a late timer
+        lets the sockets be read once more before it counts."""
+        late = self._clock.monotonic_ns() - self._timer_at
+        if late > self.longest_lag_ns:
+            self.longest_lag_ns = late
+        if late > self.raft.options.heartbeat_interval // 4:
+            self._timer = self._loop.call_later(0.001, self._tick, late)
+        else:
+            self._tick(late)
+
+    def _tick(self, late: int) -> None:
+        self._timer = None
+        now = self._clock.monotonic_ns()
+        if late > self.raft.options.stall_bound:
+            # Authority proves progress: this loop did nothing for longer than its bound (S40).
+            _LOG.warning("event loop stalled", seconds=late / 1e9)
+            self._inbox.append(StepDown(now, "event loop stalled"))
+        self._inbox.append(Tick(now))
+        self.waiters.expire(now)
+        self._run()

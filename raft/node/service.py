@@ -1,0 +1,264 @@
+"""What clients ask of a node: submissions, plain proposals and questions.
+
+Implements ``ports.RequestHandler`` on the node's loop. A frame of requests becomes one batch of
+proposals; the answers of one turn leave in one frame a connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ..core.entry import Entry, EntryKind
+from ..core.errors import CommandInvalid, FencepostError, NotFound
+from ..core.events import Role, RoleChange
+from ..outbox.codec import PAYLOAD_BYTES_MAX, decode_submission, digest
+from ..outbox.machine import OutboxMachine, SubmitResult
+from ..outbox.operation import TERMINAL, Operation, OperationState
+from ..ports import Answer, AnswerStatus, Connection, ProposeRequest, SubmitRequest, Wait
+from .loop import RaftLoop
+
+Query = Callable[[dict[str, Any]], Any]
+"""Answers one method of ``call``: parameters in, JSON-like body out. May raise FencepostError."""
+
+_DONE = int(AnswerStatus.DONE)
+
+
+class _Key(NamedTuple):
+    connection: Connection
+    request_id: int
+    wait: int
+
+
+class _DoneWaiter(NamedTuple):
+    connection: Connection
+    request_id: int
+    replayed: bool
+
+
+class ClientService:
+    """Turns client frames into proposals and applied entries into answers."""
+
+    def __init__(
+        self,
+        *,
+        loop: RaftLoop,
+        machine: OutboxMachine,
+        leader_address: Callable[[str], str],
+        queries: dict[str, Query],
+    ) -> None:
+        """``leader_address(node_id)`` is where clients reach a node, as far as known, else ""."""
+        self._loop = loop
+        self._machine = machine
+        self._leader_address = leader_address
+        self._queries = queries
+        self._submissions = _SubmissionSink(self)
+        self._proposals = _ProposalAnswers(self)
+        self._answers: dict[Connection, list[Answer]] = {}
+        self._done_waiters: dict[int, list[_DoneWaiter]] = {}
+        self._done_expire_at = 0
+
+    # -- RequestHandler ---------------------------------------------------------------------------
+
+    def submit(self, connection: Connection, requests: list[SubmitRequest]) -> None:
+        keys: list[_Key] = []
+        data: list[bytes] = []
+        known = self._machine.operations
+        for request_id, wait, body in requests:
+            try:
+                command = decode_submission(body)
+            except CommandInvalid as error:
+                self._refuse(connection, request_id, error)
+                continue
+            operation = known.get(command.operation_id)
+            if operation is not None:
+                # Only a shortcut: what is applied is committed, so this answer is right on any
+                # node, leader or not. The judgement itself is made at apply (semantics section 3).
+                result = SubmitResult(operation, operation.digest == digest(command), operation.digest != digest(command))
+                self._answer_submission(_Key(connection, request_id, wait), result)
+                continue
+            keys.append(_Key(connection, request_id, wait))
+            data.append(body)
+        if keys:
+            self._loop.propose(EntryKind.OUTBOX, data, self._submissions, keys)
+        else:
+            self._loop.wake()
+
+    def propose(self, connection: Connection, requests: list[ProposeRequest]) -> None:
+        keys: list[_Key] = []
+        data: list[bytes] = []
+        for request_id, body in requests:
+            if len(body) > PAYLOAD_BYTES_MAX:
+                error = CommandInvalid(f"entry of {len(body)} bytes; the limit is {PAYLOAD_BYTES_MAX} bytes")
+                self._refuse(connection, request_id, error)
+                continue
+            keys.append(_Key(connection, request_id, Wait.COMMITTED))
+            data.append(body)
+        self._loop.propose(EntryKind.EMBEDDED, data, self._proposals, keys)
+
+    def call(self, connection: Connection, request_id: int, method: str, parameters: dict[str, Any]) -> None:
+        query = self._queries.get(method)
+        try:
+            if query is None:
+                raise NotFound(f"no method {method!r} in this version")
+            body = query(parameters)
+        except FencepostError as error:
+            connection.reply_error(request_id, error)
+            return
+        connection.reply(request_id, body)
+
+    def closed(self, connection: Connection) -> None:
+        self._answers.pop(connection, None)
+
+    # -- LoopObserver -----------------------------------------------------------------------------
+
+    def role_changed(self, change: RoleChange) -> None:
+        if change.role is not Role.LEADER and self._done_waiters and not self._done_expire_at:
+            self._done_expire_at = self._loop.now() + 2 * self._loop.raft.options.election_timeout
+
+    def applied(self, entries: list[Entry], results: list[Any]) -> None:
+        if not self._done_waiters:
+            return
+        for result in results:
+            if type(result) is list:
+                for operation in result:
+                    if operation.state in TERMINAL:
+                        self._operation_done(operation)
+
+    def before_turn_ends(self, now: int) -> None:
+        if self._done_expire_at and now >= self._done_expire_at:
+            self._end_done_waiters("leadership was lost; it is committed, its outcome is not known here")
+        answers = self._answers
+        if answers:
+            self._answers = {}
+            for connection, batch in answers.items():
+                connection.answer(batch)
+
+    def stopped(self) -> None:
+        self._end_done_waiters("the node is stopping; it is committed, its outcome is not known here")
+        self.before_turn_ends(0)
+
+    # -- answers ----------------------------------------------------------------------------------
+
+    def queue(self, connection: Connection, answer: Answer) -> None:
+        batch = self._answers.get(connection)
+        if batch is None:
+            self._answers[connection] = [answer]
+        else:
+            batch.append(answer)
+
+    def answer_all(self, keys: Sequence[_Key], status: AnswerStatus, code: str, detail: str) -> None:
+        for connection, request_id, _ in keys:
+            self.queue(connection, Answer(request_id, int(status), 0, 0, False, "", b"", code, detail))
+        self._loop.wake()
+
+    def refused(self, keys: Sequence[_Key], code: str, leader: str) -> None:
+        detail = self._leader_address(leader) if code == "NOT_LEADER" and leader else ""
+        self.answer_all(keys, AnswerStatus.RETRY, code, detail)
+
+    def _refuse(self, connection: Connection, request_id: int, error: FencepostError) -> None:
+        status = int(AnswerStatus.REFUSED)
+        self.queue(connection, Answer(request_id, status, 0, 0, False, "", b"", error.code, error.message))
+        self._loop.wake()
+
+    def _answer_submission(self, key: _Key, result: SubmitResult) -> None:
+        operation, replayed, reused = result
+        connection, request_id, wait = key
+        if reused:
+            status = int(AnswerStatus.REFUSED)
+            detail = f"operation id {operation.operation_id!r} belongs to another command, at index {operation.index}"
+            self.queue(
+                connection,
+                Answer(request_id, status, operation.index, operation.term, False, operation.state.value, b"",
+                       "OPERATION_ID_REUSED", detail),
+            )  # fmt: skip
+        elif wait == Wait.DONE and operation.state not in TERMINAL:
+            waiters = self._done_waiters.setdefault(operation.index, [])
+            waiters.append(_DoneWaiter(connection, request_id, replayed))
+        elif wait != Wait.ACCEPTED or replayed:
+            self.queue(connection, _done_answer(request_id, operation, replayed))
+
+    def _operation_done(self, operation: Operation) -> None:
+        waiters = self._done_waiters.pop(operation.index, None)
+        if waiters:
+            for connection, request_id, replayed in waiters:
+                self.queue(connection, _done_answer(request_id, operation, replayed))
+
+    def _end_done_waiters(self, detail: str) -> None:
+        self._done_expire_at = 0
+        waiting, self._done_waiters = self._done_waiters, {}
+        for index, waiters in waiting.items():
+            for connection, request_id, replayed in waiters:
+                answer = Answer(
+                    request_id, int(AnswerStatus.UNKNOWN), index, 0, replayed, "", b"", "OUTCOME_UNKNOWN", detail
+                )
+                self.queue(connection, answer)
+
+
+def _done_answer(request_id: int, operation: Operation, replayed: bool) -> Answer:
+    failed = operation.state in (OperationState.FAILED, OperationState.DEAD)
+    return Answer(
+        request_id,
+        _DONE,
+        operation.index,
+        operation.term,
+        replayed,
+        operation.state.value,
+        operation.result,
+        "COMMAND_FAILED" if failed else "",
+        operation.error if failed else "",
+    )
+
+
+class _SubmissionSink:
+    """Hears what became of proposed submissions."""
+
+    def __init__(self, service: ClientService) -> None:
+        self._service = service
+
+    def accepted(self, keys: Sequence[_Key], first_index: int, term: int) -> None:
+        for index, (connection, request_id, wait) in enumerate(keys, first_index):
+            if wait == Wait.ACCEPTED:
+                self._service.queue(
+                    connection, Answer(request_id, _DONE, index, term, False, "accepted", b"", "", "")
+                )
+
+    def refused(self, keys: Sequence[_Key], code: str, leader: str) -> None:
+        self._service.refused(keys, code, leader)
+
+    def applied(self, keys: Sequence[_Key], entries: Sequence[Entry], results: Sequence[Any]) -> None:
+        for key, result in zip(keys, results, strict=True):
+            self._service._answer_submission(key, result)
+
+    def lost(self, keys: Sequence[_Key]) -> None:
+        keys = [key for key in keys if key.wait != Wait.ACCEPTED]
+        self._service.answer_all(keys, AnswerStatus.RETRY, "LEADERSHIP_LOST", "")
+
+    def unknown(self, keys: Sequence[_Key]) -> None:
+        keys = [key for key in keys if key.wait != Wait.ACCEPTED]
+        self._service.answer_all(keys, AnswerStatus.UNKNOWN, "OUTCOME_UNKNOWN", "leadership was lost before it committed")
+
+
+class _ProposalAnswers:
+    """Hears what became of plain log proposals."""
+
+    def __init__(self, service: ClientService) -> None:
+        self._service = service
+
+    def accepted(self, keys: Sequence[_Key], first_index: int, term: int) -> None:
+        pass
+
+    def refused(self, keys: Sequence[_Key], code: str, leader: str) -> None:
+        self._service.refused(keys, code, leader)
+
+    def applied(self, keys: Sequence[_Key], entries: Sequence[Entry], results: Sequence[Any]) -> None:
+        queue = self._service.queue
+        for (connection, request_id, _), entry, result in zip(keys, entries, results, strict=True):
+            body = result if type(result) is bytes else b""
+            queue(connection, Answer(request_id, _DONE, entry.index, entry.term, False, "", body, "", ""))
+
+    def lost(self, keys: Sequence[_Key]) -> None:
+        self._service.answer_all(keys, AnswerStatus.RETRY, "LEADERSHIP_LOST", "")
+
+    def unknown(self, keys: Sequence[_Key]) -> None:
+        self._service.answer_all(keys, AnswerStatus.UNKNOWN, "OUTCOME_UNKNOWN", "leadership was lost before it committed")

@@ -1,0 +1,123 @@
+"""Who waits for which log entries, kept by batch, ended in one place (scenario S44).
+
+A batch is what one client frame, or one internal caller, proposed together: consecutive indexes of
+one term. Its waiters hear exactly one of:
+
+* ``applied``: these very entries were committed and applied, with the results;
+* ``lost``: other entries were committed in their place, so they certainly were not;
+* ``unknown``: this node can no longer tell.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from ..core.entry import Entry
+
+
+class ProposalSink(Protocol):
+    """What hears of a batch of proposals. Called on the node's loop; must not raise."""
+
+    def accepted(self, keys: Sequence[Any], first_index: int, term: int) -> None:
+        """Appended at ``first_index`` on. Promises nothing yet."""
+
+    def refused(self, keys: Sequence[Any], code: str, leader: str) -> None:
+        """Certainly not appended: ``NOT_LEADER`` or ``BUSY``."""
+
+    def applied(self, keys: Sequence[Any], entries: Sequence[Entry], results: Sequence[Any]) -> None: ...
+
+    def lost(self, keys: Sequence[Any]) -> None: ...
+
+    def unknown(self, keys: Sequence[Any]) -> None: ...
+
+
+class _Batch:
+    __slots__ = ("expires_at", "first_index", "keys", "sink", "term")
+
+    def __init__(self, sink: ProposalSink, keys: Sequence[Any], first_index: int, term: int) -> None:
+        self.sink = sink
+        self.keys = keys
+        self.first_index = first_index
+        self.term = term
+        self.expires_at = 0
+
+
+class Waiters:
+    """Batches in the order of their indexes, which never overlap."""
+
+    def __init__(self) -> None:
+        self._batches: deque[_Batch] = deque()
+
+    def __len__(self) -> int:
+        return sum(len(batch.keys) for batch in self._batches)
+
+    def add(self, sink: ProposalSink, keys: Sequence[Any], first_index: int, term: int) -> None:
+        """Wait for ``len(keys)`` entries from ``first_index`` on, appended in ``term``."""
+        # A batch of an earlier leadership of this node may claim these indexes too. Its entries were
+        # overwritten, and a leader's log lacks nothing that was committed: they certainly were not.
+        batches = self._batches
+        while batches and batches[-1].first_index + len(batches[-1].keys) > first_index:
+            overtaken = batches[-1]
+            kept = max(first_index - overtaken.first_index, 0)
+            gone = overtaken.keys[kept:]
+            if kept:
+                overtaken.keys = overtaken.keys[:kept]
+            else:
+                batches.pop()
+            overtaken.sink.lost(gone)
+        batches.append(_Batch(sink, keys, first_index, term))
+
+    def applied(self, entries: list[Entry], results: list[Any]) -> None:
+        """These consecutive entries were applied: end every waiter that they decide."""
+        if not self._batches:
+            return
+        start = entries[0].index
+        last = entries[-1].index
+        kept: list[_Batch] = []
+        while self._batches and self._batches[0].first_index <= last:
+            batch = self._batches.popleft()
+            begin = max(batch.first_index - start, 0)
+            end = min(batch.first_index + len(batch.keys) - 1, last) - start + 1
+            count = end - begin
+            keys = batch.keys if count == len(batch.keys) else batch.keys[:count]
+            self._decide(batch, keys, entries[begin:end], results[begin:end])
+            if count < len(batch.keys):
+                batch.keys = batch.keys[count:]
+                batch.first_index += count
+                kept.append(batch)
+        self._batches.extendleft(reversed(kept))
+
+    @staticmethod
+    def _decide(batch: _Batch, keys: Sequence[Any], entries: list[Entry], results: list[Any]) -> None:
+        if entries[-1].term == batch.term:
+            # Terms never fall along a log, and the leader of the term wrote all of these before
+            # the last one: they are this batch's own.
+            batch.sink.applied(keys, entries, results)
+            return
+        ours = sum(1 for entry in entries if entry.term == batch.term)
+        if ours:
+            batch.sink.applied(keys[:ours], entries[:ours], results[:ours])
+        batch.sink.lost(keys[ours:])
+
+    def leadership_lost(self, expires_at: int) -> None:
+        """Nothing proposed so far is certain any more: it ends by ``expires_at`` at the latest."""
+        for batch in self._batches:
+            if not batch.expires_at:
+                batch.expires_at = expires_at
+
+    def expire(self, now: int) -> None:
+        """End what has waited past its time as unknown."""
+        if not any(batch.expires_at and batch.expires_at <= now for batch in self._batches):
+            return
+        expired = [batch for batch in self._batches if batch.expires_at and batch.expires_at <= now]
+        self._batches = deque(batch for batch in self._batches if not batch.expires_at or batch.expires_at > now)
+        for batch in expired:
+            batch.sink.unknown(batch.keys)
+
+    def abandon(self) -> None:
+        """The node stops: everything still waiting is unknown."""
+        batches, self._batches = self._batches, deque()
+        for batch in batches:
+            batch.sink.unknown(batch.keys)
