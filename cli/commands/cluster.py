@@ -1,0 +1,156 @@
+"""``fencepost cluster init``: one TOML file per node, and a client file that finds them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import uuid
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ...raft.core.errors import ConfigurationError
+from ..app import FencepostCommand, UsageProblem, current_session
+from ..output import Column
+from ..settings import parse_address, parse_name
+
+_CLIENT_PORT_OFFSET = 100
+
+_RESOURCE_EXAMPLE = """
+# A resource is what commands act on. Every node needs the same definitions.
+#
+# [resources.ledger]
+# kind = "sqlite"                  # fenced: the database refuses a former leader's late write
+# path = "ledger.db"
+# schema = "CREATE TABLE IF NOT EXISTS entries(account TEXT NOT NULL, cents INTEGER NOT NULL)"
+# [resources.ledger.effects.credit]
+# sql = "INSERT INTO entries(account, cents) VALUES (:account, :cents)"
+"""
+
+
+@click.command(
+    cls=FencepostCommand,
+    examples=(
+        "fencepost cluster init --nodes n1=127.0.0.1:7001,n2=127.0.0.1:7002,n3=127.0.0.1:7003 --out cluster",
+        "fencepost cluster init --nodes n1=127.0.0.1:7001 --out single --resources resources.toml",
+    ),
+    help="Write one configuration file per node, and a client file, into a folder. The address of a node is the "
+    f"one its peers use; clients use the port {_CLIENT_PORT_OFFSET} above it. Nothing is overwritten.",
+)
+@click.option("--nodes", required=True, metavar="ID=HOST:PORT,…", help="The nodes and their peer addresses.")
+@click.option("--out", required=True, metavar="DIR", type=click.Path(path_type=Path), help="Folder to write to.")
+@click.option("--cluster-id", metavar="ID", help="Default: a random one.")
+@click.option(
+    "--resources",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="TOML with [resources.…] tables to put into every node's file. Relative paths in it count from DIR.",
+)
+def init(nodes: str, out: Path, cluster_id: str | None, resources: Path | None) -> None:
+    render = current_session().render
+    addresses = _parse_nodes(nodes)
+    try:
+        cluster = parse_name(cluster_id) if cluster_id is not None else f"c-{uuid.uuid4().hex[:12]}"
+    except ValueError as error:
+        raise UsageProblem(f"--cluster-id: {error}; nothing was written") from error
+    definitions = _RESOURCE_EXAMPLE if resources is None else "\n" + _read_resources(resources)
+    files = {out / f"{node}.toml": _node_file(cluster, node, addresses, definitions) for node in addresses}
+    files[out / "fencepost.toml"] = _client_file(cluster, addresses)
+    _write_new(out, files)
+    starts = [f"fencepost node start --config {shlex.quote(str(out / f'{node}.toml'))}" for node in addresses]
+    body: dict[str, Any] = {
+        "cluster_id": cluster,
+        "files": [str(path) for path in files],
+        "next": starts,
+    }
+    if render.format != "table":
+        render.show("ClusterInit", body, [Column.of(key) for key in body])
+        return
+    render.line(f"cluster {cluster}: wrote {', '.join(str(path) for path in files)}")
+    render.line("Start each node in a shell of its own:")
+    for line in starts:
+        render.line(f"  {line}")
+    render.line(f"Then, in {out}:")
+    render.line("  fencepost status")
+
+
+def _parse_nodes(text: str) -> dict[str, str]:
+    """``{id: peer address}`` in the order given. Raises UsageProblem that lists every problem."""
+    found: dict[str, str] = {}
+    problems: list[str] = []
+    used: dict[str, str] = {}
+    for part in text.split(","):
+        node, equals, address = part.strip().partition("=")
+        try:
+            if not equals:
+                raise ValueError("write ID=HOST:PORT")
+            parse_name(node)
+            if node in found or node == "fencepost":
+                raise ValueError("the id is taken" if node in found else "the id would name the client file")
+            for each in (parse_address(address), _client_address(address)):
+                if each in used:
+                    raise ValueError(f"{each} is already an address of {used[each]}")
+                used[each] = node
+            found[node] = address
+        except ValueError as error:
+            problems.append(f"{part.strip() or '(empty)'}: {error}")
+    if problems:
+        raise UsageProblem("--nodes is wrong; nothing was written", tried=problems)
+    return found
+
+
+def _client_address(peer: str) -> str:
+    host, _, port = peer.rpartition(":")
+    return parse_address(f"{host}:{int(port) + _CLIENT_PORT_OFFSET}")
+
+
+def _read_resources(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageProblem(f"--resources: cannot read {path}: {reason}; nothing was written") from error
+
+
+def _text(value: str) -> str:
+    """A TOML basic string: JSON's escapes are a subset of TOML's."""
+    return json.dumps(value)
+
+
+def _key(name: str) -> str:
+    return _text(name) if "." in name else name
+
+
+def _node_file(cluster: str, node: str, addresses: dict[str, str], definitions: str) -> str:
+    peers = "".join(f"{_key(other)} = {_text(address)}\n" for other, address in addresses.items() if other != node)
+    return (
+        f"[cluster]\nid = {_text(cluster)}\n\n"
+        f"[node]\nid = {_text(node)}\ndata_dir = {_text(node)}\n"
+        f"peer = {_text(addresses[node])}\nclient = {_text(_client_address(addresses[node]))}\n\n"
+        f"[peers]\n{peers}{definitions}"
+    )
+
+
+def _client_file(cluster: str, addresses: dict[str, str]) -> str:
+    endpoints = ", ".join(_text(_client_address(address)) for address in addresses.values())
+    return (
+        "# Read by fencepost commands run in this folder; elsewhere: --context, or FENCEPOST_CONTEXT.\n"
+        f"[client]\nendpoints = [{endpoints}]\ncluster_id = {_text(cluster)}\n"
+    )
+
+
+def _write_new(out: Path, files: dict[Path, str]) -> None:
+    taken = [str(path) for path in files if path.exists()]
+    if taken:
+        raise ConfigurationError(
+            f"{', '.join(taken)} exist{'s' if len(taken) == 1 else ''}; nothing was written",
+            next_step="give another --out, or remove what is there",
+        )
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for path, text in files.items():
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
+    except OSError as error:
+        raise ConfigurationError(f"cannot write {error.filename or out}: {error.strerror or error}") from error

@@ -1,0 +1,192 @@
+"""``fencepost status``: what every node says, and how far it is confirmed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from ...raft.core.errors import FencepostError, NoEndpoint, NoLeader
+from ..app import FencepostCommand, Session, current_session, run_async
+from ..output import Column, Renderer
+from ..settings import DURATION
+from .parameters import SettingType
+
+_COLUMNS = (
+    Column.of("endpoint"),
+    Column.of("node"),
+    Column("role", lambda row: row["role"] if row["reachable"] else "unreachable"),
+    Column.of("term"),
+    Column.of("leader"),
+    Column.of("commit"),
+    Column.of("applied"),
+    Column("resources", lambda row: " ".join(f"{name}:{state}" for name, state in row["activation"].items())),
+    Column("pending", lambda row: row["pending"]),
+    Column("note", lambda row: row["error"]),
+)
+
+
+@click.command(
+    cls=FencepostCommand,
+    examples=("fencepost status", "fencepost status -o json"),
+    help="Ask every endpoint and show the cluster. A leader is confirmed when a majority of the voters name it in "
+    "the same term; anything less is labelled. Exit code 3 when nothing answers, 4 when there is no leader.",
+)
+@click.option("--watch", is_flag=True, help="Refresh until interrupted.")
+@click.option(
+    "--interval",
+    type=SettingType(DURATION),
+    default="1s",
+    show_default=True,
+    metavar="DURATION",
+    help="Pause between refreshes of --watch.",
+)
+def status(watch: bool, interval: int) -> None:
+    run_async(lambda: _status(current_session(), watch, interval / 1e9))
+
+
+async def _status(session: Session, watch: bool, interval_s: float) -> None:
+    async with session.client(timeout_s=2.0) as client:
+        while True:
+            answers = await client.call_all("status", {})
+            body = summarise(answers)
+            if watch:
+                session.render.clear()
+            show(session.render, body)
+            if not watch:
+                raise_for(body, answers)
+                return
+            if session.render.closed:
+                return
+            await asyncio.sleep(interval_s)
+
+
+def show(render: Renderer, body: Mapping[str, Any]) -> None:
+    render.show("Status", body, _COLUMNS, rows="nodes", footer=[_leader_line(body), *_election_line(body)])
+    for warning in body["warnings"]:
+        render.warning(warning)
+
+
+def summarise(answers: Mapping[str, Any]) -> dict[str, Any]:
+    """The document of ``status``: a row per endpoint, and the leader as far as it is confirmed."""
+    nodes = [_row(endpoint, answer) for endpoint, answer in answers.items()]
+    bodies = [answer for answer in answers.values() if not isinstance(answer, FencepostError)]
+    return {
+        "leader": _leader(bodies, answers),
+        "nodes": nodes,
+        "last_election": _last_election(bodies),
+        "warnings": _warnings(bodies),
+    }
+
+
+def _row(endpoint: str, answer: Any) -> dict[str, Any]:
+    if isinstance(answer, FencepostError):
+        return {
+            "endpoint": endpoint, "reachable": False, "node": None, "role": None, "term": None, "leader": None,
+            "commit": None, "applied": None, "activation": {}, "pending": None, "error": answer.message,
+            "resources": {}, "peers": {},
+        }  # fmt: skip
+    resources = answer.get("resources") or {}
+    return {
+        "endpoint": endpoint,
+        "reachable": True,
+        "node": answer["node_id"],
+        "role": answer["role"],
+        "term": answer["term"],
+        "leader": answer.get("leader") or None,
+        "commit": answer["commit_index"],
+        "applied": answer["applied_index"],
+        "activation": {name: str(each.get("activation", "")) for name, each in resources.items()},
+        "pending": sum(int(each.get("pending") or 0) for each in resources.values()),
+        "error": "; ".join(
+            f"{name}: {each['last_error']}" for name, each in resources.items() if each.get("last_error")
+        )
+        or None,
+        "resources": resources,
+        "peers": answer.get("peers") or {},
+        "uptime_s": answer.get("uptime_s"),
+        "pid": answer.get("pid"),
+        "version": answer.get("version"),
+    }
+
+
+def _leader(bodies: Sequence[Mapping[str, Any]], answers: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Who leads in the highest term that anyone knows a leader of."""
+    claims = [body for body in bodies if body.get("leader")]
+    if not claims:
+        return None
+    newest = max(claims, key=lambda body: (body["term"], body["role"] == "leader"))
+    term, node = newest["term"], newest["leader"]
+    voters = list(newest.get("voters") or ())
+    agree = {body["node_id"] for body in bodies if (body["term"], body.get("leader")) == (term, node)}
+    # A node that answered with a higher term has moved on: the claim is about the past.
+    highest = max(body["term"] for body in bodies)
+    itself = any(body["node_id"] == node and body["role"] == "leader" and body["term"] == term for body in bodies)
+    address = newest.get("leader_client_address") or None
+    return {
+        "node": node,
+        "term": term,
+        "confirmed": itself and highest == term and len(agree & set(voters)) > len(voters) // 2,
+        "agree": len(agree & set(voters)),
+        "voters": len(voters),
+        "address": address,
+        "gone": not itself and (highest > term or isinstance(answers.get(str(address)), FencepostError)),
+    }
+
+
+def _leader_line(body: Mapping[str, Any]) -> str:
+    leader = body["leader"]
+    if leader is None:
+        return "no leader"
+    named = f"{leader['agree']} of {leader['voters']} voters"
+    if leader["confirmed"]:
+        return f"leader {leader['node']} in term {leader['term']}, confirmed by {named}"
+    why = "and it does not answer itself" if leader["gone"] else "which is no majority of those asked"
+    return f"leader {leader['node']} in term {leader['term']}, UNCONFIRMED: named by {named}, {why}"
+
+
+def _last_election(bodies: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    known = [body["last_election"] for body in bodies if body.get("last_election")]
+    return max(known, key=lambda each: int(each["token"]["term"])) if known else None
+
+
+def _election_line(body: Mapping[str, Any]) -> list[str]:
+    last = body["last_election"]
+    if last is None:
+        return []
+    stages = ", ".join(f"{stage['stage']} {stage['seconds']:.3f} s" for stage in last["stages"])
+    return [f"last election: {last['node']} in term {last['token']['term']}: {stages}"]
+
+
+def _warnings(bodies: Sequence[Mapping[str, Any]]) -> list[str]:
+    found: list[str] = []
+    for key, what in (
+        ("cluster_id", "the endpoints belong to different clusters"),
+        ("definitions_digest", "the nodes' resource and effect definitions differ"),
+    ):
+        groups: dict[str, list[str]] = {}
+        for body in bodies:
+            groups.setdefault(str(body.get(key, "")), []).append(str(body["node_id"]))
+        if len(groups) > 1:
+            found.append(f"{what}: " + "; ".join(f"{', '.join(nodes)} {value}" for value, nodes in groups.items()))
+    return found
+
+
+def raise_for(body: Mapping[str, Any], answers: Mapping[str, Any]) -> None:
+    """Raise NoEndpoint or NoLeader when that is what ``body`` says."""
+    tried = []
+    for endpoint, answer in answers.items():
+        if isinstance(answer, FencepostError):
+            tried.append(f"{endpoint}  {answer.message}")
+        else:
+            leader = f", last leader {answer['leader']}" if answer.get("leader") else ""
+            tried.append(f"{endpoint}  up, {answer['role']} in term {answer['term']}{leader}")
+    if not any(row["reachable"] for row in body["nodes"]):
+        raise NoEndpoint("no node could be reached", tried=tried, next_step="check --endpoints, and that the nodes run")
+    leader = body["leader"]
+    if leader is None or leader["gone"]:
+        raise NoLeader(
+            "no leader", tried=tried, next_step="a majority of the voters must be up; start those that are down"
+        )

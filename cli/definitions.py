@@ -1,0 +1,50 @@
+"""Whether the SQL of each effect is understood, tried on an empty database with the declared schema."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from .config import NodeConfiguration, SqliteResourceConfiguration
+
+
+class _Anything(dict[str, Any]):
+    """Binds every parameter, so that a statement can be prepared without a payload."""
+
+    def __missing__(self, name: str) -> None:
+        return None
+
+
+def check_definitions(configuration: NodeConfiguration) -> tuple[list[str], list[str]]:
+    """Problems and warnings, each a line. Opens no file of the configuration."""
+    problems: list[str] = []
+    warnings: list[str] = []
+    for name, resource in configuration.resources.items():
+        if isinstance(resource, SqliteResourceConfiguration):
+            _check_sqlite(name, resource, problems, warnings)
+    return problems, warnings
+
+
+def _check_sqlite(name: str, resource: SqliteResourceConfiguration, problems: list[str], warnings: list[str]) -> None:
+    if not resource.path.parent.is_dir():
+        warnings.append(f"resources.{name}.path: the folder {resource.path.parent} does not exist yet")
+    database = sqlite3.connect(":memory:")
+    try:
+        for _ in range(2):
+            # Twice: it is run at every start of every node.
+            try:
+                database.executescript(resource.schema)
+            except sqlite3.Error as error:
+                problems.append(f"resources.{name}.schema: {error} (it is run at every start: use IF NOT EXISTS)")
+                return
+        for effect in resource.effects.values():
+            where = f"resources.{name}.effects.{effect.name}.sql"
+            try:
+                database.execute(f"EXPLAIN {effect.sql}", _Anything())
+            except (sqlite3.Error, sqlite3.Warning) as error:
+                if not resource.schema and "no such table" in str(error):
+                    warnings.append(f"{where}: not checked, because no schema is declared ({error})")
+                else:
+                    problems.append(f"{where}: {error}")
+    finally:
+        database.close()

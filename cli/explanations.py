@@ -1,0 +1,185 @@
+"""The catalogue behind ``fencepost explain``: one paragraph for each error code."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+from ..raft.core.errors import all_errors
+from .app import UsageProblem
+
+_CATALOGUE: dict[str, tuple[str, str]] = {
+    "INTERNAL": (
+        "a bug of fencepost",
+        """Something happened that the program did not foresee, so it cannot say whether the operation took place.
+        Run the command again with -v and report the trace. A submission may be repeated with the same operation
+        id: if the first one was committed, the answer is its stored result.""",
+    ),
+    "USAGE": (
+        "the command line is wrong",
+        """An option or argument is missing, unknown or malformed. Nothing was sent. The text names it; --help of
+        the same command shows two examples that work.""",
+    ),
+    "CONFIG_INVALID": (
+        "the configuration is wrong",
+        """A configuration file, a --set flag or a FENCEPOST_ variable has values that cannot be used. Every problem
+        is listed with file, line and key, and nothing was started or sent. Correct them and check with
+        `fencepost node check-config FILE`.""",
+    ),
+    "STORAGE_FAILED": (
+        "the data directory or its disk failed",
+        """A write or a sync failed. The first failure is final for the process: the node stops, because a disk that
+        has lost one write may report later ones as good. What was being written may or may not be in the log.
+        Look at the disk and the system's log, then start the node again: it recovers from what is durable.""",
+    ),
+    "STORAGE_CORRUPT": (
+        "the log is damaged",
+        """A record fails its checksum and valid records follow it, or the log is shorter than what this node knew to
+        be committed. A torn last record is repaired by itself; this is not one. The node refuses to start rather
+        than forget what it has promised. Keep the directory for study; give the node a new, empty one only once
+        the other nodes are healthy.""",
+    ),
+    "STORAGE_FULL": (
+        "the disk is full",
+        """There is no room for the log. Nothing half-written stays, and the node gives up leadership. Free space or
+        raise the quota; the node goes on when there is room.""",
+    ),
+    "STORAGE_FORMAT_UNKNOWN": (
+        "written by a newer version",
+        """The data directory was written by a version whose format this one does not read. Nothing was touched.
+        Install the newer version.""",
+    ),
+    "DIRECTORY_LOCKED": (
+        "another process uses the data directory",
+        """A data directory belongs to one running node at a time, and the operating system's lock is held. Find the
+        other process (it may be stopped or still shutting down) before you start this one.""",
+    ),
+    "DIRECTORY_MISMATCH": (
+        "the data directory belongs to someone else",
+        """The directory carries another cluster id or another node id than the configuration. Starting it would mix
+        two histories. Check `data_dir`, `node.id` and `cluster.id`.""",
+    ),
+    "TRANSPORT_FAILED": (
+        "a connection failed",
+        """A connection broke or could not be made. Nothing of this request was executed as far as it got; the same
+        operation id may be tried again.""",
+    ),
+    "FRAME_INVALID": (
+        "bytes that are not fencepost's protocol",
+        """What arrived has a wrong magic number, version, length, checksum or body. Usually the address is that of
+        another service, for instance a node's peer address where its client address is wanted.""",
+    ),
+    "HANDSHAKE_REFUSED": (
+        "the two ends do not belong together",
+        """The other end is of another cluster, is not the node that was meant, does not know this node, or saw it
+        before with another data directory. The text says which. Nothing was exchanged beyond the greeting.""",
+    ),
+    "NO_ENDPOINT": (
+        "no node could be reached",
+        """None of the endpoints answered, so nothing was committed. The lines say what each one did: `connection
+        refused` means no process listens there, a timeout means the host or the network. Check --endpoints,
+        FENCEPOST_ENDPOINTS and the client file, and that the nodes run.""",
+    ),
+    "NO_LEADER": (
+        "no leader",
+        """Nodes answered, but none of them leads or knows a leader, so nothing was committed. A majority of the
+        voters must be up and reach one another. After a crash a new leader takes about an election timeout; if it
+        lasts, start the nodes that are down. The same command may be repeated as it is.""",
+    ),
+    "NOT_LEADER": (
+        "this node does not lead",
+        """The request reached a follower. Nothing was committed. Clients follow the leader by themselves; seen by a
+        person it means that leadership moved while the command ran. Repeat it.""",
+    ),
+    "BUSY": (
+        "the leader has no room",
+        """A limit on requests under way is reached. Nothing was committed. Repeat it with the same operation id, or
+        send less at once (--window).""",
+    ),
+    "LEADERSHIP_LOST": (
+        "leadership changed before the entry was committed",
+        """Another leader's entry stands where this one would have been: it was certainly not committed. Repeat it
+        with the same operation id.""",
+    ),
+    "OUTCOME_UNKNOWN": (
+        "it may have been committed",
+        """The request was sent and no definite answer came back in time. It may be in the log and may be executed.
+        Only the same operation id is safe: `fencepost command show ID` says what became of it, and submitting it
+        again with --id ID either joins the command that is running, or returns the stored result, or executes it
+        for the first time. Never repeat it under a new id.""",
+    ),
+    "OPERATION_ID_REUSED": (
+        "the operation id stands for something else",
+        """The id was used before with another resource, effect, lane or payload. Nothing was executed and the first
+        command is unchanged. Use a new id for a new operation; `fencepost command show ID` shows the first one.""",
+    ),
+    "NOT_FOUND": (
+        "there is no such thing",
+        """No command has this operation id as far as the leader knows, or the name is unknown. If a submission of
+        this id ended with an unknown outcome a moment ago, it may still be committed: submit it again with the
+        same id.""",
+    ),
+    "COMMAND_INVALID": (
+        "the command itself is malformed",
+        """The payload is not JSON, a name is missing, or something is larger than its limit. Nothing was sent or
+        appended. Correct it and submit again.""",
+    ),
+    "COMMAND_FAILED": (
+        "committed, and definitely not done",
+        """The command is in the log, was executed, and ended in a definite failure: FAILED (the resource refused it
+        for good, for instance by a constraint) or DEAD (its attempts are used up). The effect did not take place.
+        `fencepost command show ID --history` lists the attempts with their errors.""",
+    ),
+    "CHECK_FAILED": (
+        "something promised does not hold",
+        """A check or a wait did not find what it was asked for. The text says what was found instead.""",
+    ),
+    "STALE_LEADER": (
+        "the resource has seen a higher token",
+        """A node tried to write with the fencing token of a term that is over, and the resource refused it: this is
+        fencing at work. It says nothing about the operation, which the present leader executes. The node that
+        hears it stops dispatching and steps down.""",
+    ),
+    "DUPLICATE_GENERATION": (
+        "two holders of one token",
+        """Another node presented the same incarnation and term to the resource. In one cluster a term has one
+        leader, so this means a double vote (a data directory that was copied or rolled back) or two clusters with
+        one id. Stop both nodes and find out which directory is genuine.""",
+    ),
+    "WRONG_CLUSTER": (
+        "the resource is fenced by another cluster",
+        """The fence in the resource belongs to another cluster id. Tokens of different clusters are never compared.
+        Either the path or address is wrong, or the resource must be released from the other cluster first.""",
+    ),
+    "RESOURCE_UNAVAILABLE": (
+        "the resource could not be reached",
+        """The protected resource did not answer, so nothing is known about an effect under way there. Commands wait
+        and are tried again; other resources go on. `fencepost resource fences` shows which one it is.""",
+    ),
+    "UNKNOWN_ENTRY": (
+        "an entry of a newer version is in the log",
+        """A committed entry has a kind or format that this version cannot apply. The node stops before it, because
+        skipping it would let the nodes diverge. Install the version that wrote it.""",
+    ),
+}
+
+
+def _catalogue() -> dict[str, tuple[str, str]]:
+    return {code: (title, " ".join(textwrap.dedent(text).split())) for code, (title, text) in _CATALOGUE.items()}
+
+
+EXPLANATIONS: dict[str, tuple[str, str]] = _catalogue()
+"""By code: a title, and a paragraph."""
+
+
+def describe(code: str) -> dict[str, Any]:
+    """``{"code", "title", "outcome", "exit_code", "text"}``."""
+    title, text = EXPLANATIONS[code]
+    kind = all_errors().get(code, UsageProblem)
+    return {
+        "code": code,
+        "title": title,
+        "outcome": kind.outcome.value,
+        "exit_code": kind.exit_code,
+        "text": text,
+    }

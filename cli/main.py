@@ -1,0 +1,94 @@
+"""The command ``fencepost``. Each command's module is imported only when it is asked for."""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+import click
+
+from .app import FencepostGroup, RootGroup
+
+HELP = """A replicated outbox, fenced at the resource: committed commands are executed by the active
+leader, and the late write of a former one is refused where it would land.
+
+Exit codes: 0 ok; 1 bug; 2 usage; 3 no endpoint reachable; 4 no leader or no quorum, nothing committed;
+5 outcome unknown; 6 conflict; 7 not found; 8 check failed; 9 auth or TLS; 130, 143 signals.
+
+Settings come from the flag, else the environment (FENCEPOST_ENDPOINTS, …), else the context, else
+the client file, else the default."""
+
+
+@click.group(
+    cls=RootGroup,
+    help=HELP,
+    examples=("fencepost status", 'fencepost submit ledger credit \'{"account": "a", "cents": 5}\''),
+    lazy={
+        "demo": ".demo.command:demo",
+        "cluster": ".main:cluster",
+        "node": ".main:node",
+        "status": ".commands.status:status",
+        "submit": ".commands.submit:submit",
+        "command": ".main:command",
+        "resource": ".main:resource",
+        "wait": ".commands.wait:wait",
+        "explain": ".commands.explain:explain",
+        "completion": ".commands.completion:completion",
+    },
+)
+@click.version_option(None, "--version", package_name="fencepost", prog_name="fencepost")
+def fencepost() -> None:
+    pass
+
+
+@click.group(
+    cls=FencepostGroup,
+    help="Make a cluster.",
+    examples=(
+        "fencepost cluster init --help",
+        "fencepost cluster init --nodes n1=127.0.0.1:7001,n2=127.0.0.1:7002,n3=127.0.0.1:7003 --out cluster",
+    ),
+    lazy={"init": ".commands.cluster:init"},
+)
+def cluster() -> None:
+    pass
+
+
+@click.group(
+    cls=FencepostGroup,
+    help="Run one node, or check its configuration.",
+    examples=("fencepost node check-config n1.toml", "fencepost node start --config n1.toml"),
+    lazy={"start": ".commands.node:start", "check-config": ".commands.node:check_config"},
+)
+def node() -> None:
+    pass
+
+
+@click.group(
+    cls=FencepostGroup,
+    help="Look at commands and their outcomes.",
+    examples=("fencepost command list", "fencepost command show order-1001 --history"),
+    lazy={
+        "list": ".commands.command:list_commands",
+        "show": ".commands.command:show",
+        "watch": ".commands.command:watch",
+    },
+)
+def command() -> None:
+    pass
+
+
+@click.group(
+    cls=FencepostGroup,
+    help="Look at the protected resources.",
+    examples=("fencepost resource fences", "fencepost resource fences -o json"),
+    lazy={"fences": ".commands.resource:fences"},
+)
+def resource() -> None:
+    pass
+
+
+def main() -> NoReturn:
+    """The console script. Ends the process with the exit code of interface.md."""
+    fencepost.main(prog_name="fencepost")
+    sys.exit(0)
