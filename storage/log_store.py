@@ -1,0 +1,310 @@
+"""The ``LogStore`` port on files: one thread, one record and one sync for everything queued.
+
+Entries, terms, votes and truncations go through one ordered stream. A truncation is a record like
+any other; bytes that were acknowledged are never rewritten, so a crash between a truncation and the
+entries that replace the deleted ones leaves the old log or the new one (S17).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import NamedTuple
+
+import msgpack
+import structlog
+
+from ..raft.core.entry import HardState
+from ..raft.core.errors import StorageError, StorageFull
+from ..raft.core.events import Persist
+from .disk import Disk
+from .failures import disk_failure
+from .identity import DataDirectory
+from .records import RecordType
+from .recovery import LoadedLog, Recovered, last_segment, load_log
+from .segments import (
+    DEFAULT_SEGMENT_BYTES,
+    ActiveSegment,
+    clear_temporaries,
+    open_segment,
+    roll,
+    segment_name,
+    write_manifest,
+)
+
+_log = structlog.get_logger("fencepost.storage")
+
+DRAIN_BYTES = 4 << 20
+"""One record takes from the queue until its body is this long. Bounds how long one sync can take,
+and so how long the first write in it waits for the last."""
+
+
+class StoreStatus(NamedTuple):
+    """Counters for ``status`` and metrics; read from any thread."""
+
+    segment: int
+    """Number of the segment in use."""
+    segment_bytes: int
+    syncs: int
+    """Records made durable by this process."""
+    written_bytes: int
+    failure: StorageError | None
+
+
+class FileLogStore:
+    """:class:`~fencepost.raft.ports.LogStore` in a data directory.
+
+    ``append`` may be called from one thread at a time. It costs microseconds and never blocks; the
+    store's own thread encodes, writes and syncs. That thread cannot be cancelled (S42): whoever
+    stops waiting for a write has learnt nothing about it.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        segment: ActiveSegment,
+        recovered: Recovered,
+        *,
+        segment_bytes: int,
+        entropy: Callable[[int], bytes],
+    ) -> None:
+        self._disk = disk
+        self._segment = segment
+        self._segment_bytes = segment_bytes
+        self._entropy = entropy
+        self._queue: SimpleQueue[Persist | None] = SimpleQueue()
+        self._packer = msgpack.Packer()
+        self._thread: Thread | None = None
+        self._on_durable: Callable[[int], None] = lambda sequence: None
+        self._on_failure: Callable[[StorageError], None] = lambda error: None
+        self._failure: StorageError | None = None
+        self._closed = False
+        self._sealed = True
+        self._syncs = 0
+        self._written_bytes = 0
+        # What the log will be once the queue is empty; touched by append only.
+        self._sequence = 0
+        self._last_index = len(recovered.entries)
+        self._hard_state = recovered.hard_state
+        self._commit_index = recovered.commit_index
+
+    @classmethod
+    def open(
+        cls, directory: DataDirectory, *, segment_bytes: int = DEFAULT_SEGMENT_BYTES
+    ) -> tuple[FileLogStore, Recovered]:
+        """Recover the log of an open data directory and make it ready for appending.
+
+        A torn tail is cut and the cut synced. ``segment_bytes`` is the size at which a segment ends.
+        Raises StorageCorrupt, StorageFormatUnknown, StorageFull or StorageError; then nothing was
+        changed that the next attempt would miss.
+        """
+        disk, log_path = directory.disk, directory.log_path
+        _settle(disk, log_path)
+        loaded = load_log(disk, log_path, bytes.fromhex(directory.instance_id))
+        if loaded.header.number > loaded.manifest:
+            write_manifest(disk, log_path, loaded.header.instance, loaded.header.number)
+        segment = open_segment(disk, loaded.path, loaded.header, loaded.end)
+        store = cls(disk, segment, loaded.recovered, segment_bytes=segment_bytes, entropy=directory.entropy)
+        try:
+            store._make_ready(loaded)
+        except BaseException:
+            segment.close()
+            raise
+        return store, loaded.recovered
+
+    def start(self, on_durable: Callable[[int], None], on_failure: Callable[[StorageError], None]) -> None:
+        """Begin writing. Both callbacks are called on the store's thread and must not block."""
+        if self._thread is not None or self._closed:
+            raise AssertionError("the store was started before")
+        self._on_durable = on_durable
+        self._on_failure = on_failure
+        # A daemon: an interpreter that ends without close() must end, and may, as after a kill.
+        self._thread = Thread(target=self._run, name="fencepost-log", daemon=True)
+        self._thread.start()
+
+    def append(self, write: Persist) -> None:
+        """Queue a write, which belongs to the store from now on.
+
+        Raises AssertionError if it does not fit the log: a bug of the caller.
+        """
+        self._check(write)
+        if self._failure is None:
+            self._queue.put(write)
+
+    def close(self) -> None:
+        """Finish what was queued, seal the log, end the thread. Blocks until that is done.
+
+        May be called again. Does not raise: a failure has gone to ``on_failure``.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self._queue.put(None)
+        if self._thread is None:
+            self._run()
+        else:
+            self._thread.join()
+        self._segment.close()
+
+    def status(self) -> StoreStatus:
+        segment = self._segment
+        return StoreStatus(segment.header.number, segment.end, self._syncs, self._written_bytes, self._failure)
+
+    # -- the caller's thread ------------------------------------------------------------------------
+
+    def _check(self, write: Persist) -> None:
+        """Constant time: the whole log is checked when it is read, this only where writes meet."""
+        sequence, hard_state, truncate_from, entries, commit_index = write
+        if self._closed:
+            raise AssertionError("append after close")
+        if sequence <= self._sequence:
+            raise AssertionError(f"write {sequence} after write {self._sequence}")
+        last = self._last_index
+        if truncate_from:
+            if not self._commit_index < truncate_from <= last + 1:
+                raise AssertionError(
+                    f"truncation from {truncate_from}; committed up to {self._commit_index}, last index {last}"
+                )
+            last = truncate_from - 1
+        if entries:
+            if entries[0].index != last + 1 or entries[-1].index != last + len(entries):
+                raise AssertionError(f"entries {entries[0].index}..{entries[-1].index} do not follow index {last}")
+            last += len(entries)
+        if commit_index > last:
+            raise AssertionError(f"commit index {commit_index} is above the last index {last}")
+        if hard_state is not None:
+            self._check_hard_state(hard_state)
+            self._hard_state = hard_state
+        self._sequence = sequence
+        self._last_index = last
+        self._commit_index = max(self._commit_index, commit_index)
+
+    def _check_hard_state(self, now: HardState) -> None:
+        was = self._hard_state
+        if now.term < was.term or (now.term == was.term and was.voted_for and now.voted_for != was.voted_for):
+            raise AssertionError(f"hard state {now} after {was}")
+
+    # -- the store's thread -------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._write_until_closed()
+        except StorageError as error:
+            self._fail(error)
+        except Exception as error:
+            # Whatever ends this thread ends the node: a writer that dies unseen looks like a slow
+            # disk for ever (S41).
+            failure = StorageError(f"the log's writer failed: {error!r}", next_step="report this as a bug")
+            failure.__cause__ = error
+            self._fail(failure)
+
+    def _write_until_closed(self) -> None:
+        while True:
+            write = self._queue.get()
+            if write is None:
+                break
+            body, sequence, closing = self._collect(write)
+            self._segment.append(RecordType.WRITES, body)
+            self._sealed = False
+            self._syncs += 1
+            self._written_bytes += len(body)
+            self._on_durable(sequence)
+            if closing:
+                break
+            self._look_ahead()
+        if not self._sealed:
+            try:
+                self._seal()
+            except StorageFull:
+                # Everything acknowledged is durable; without its seal the log reads as after a kill.
+                _log.warning("log_not_sealed", file=os.fspath(self._segment.path))
+
+    def _collect(self, write: Persist) -> tuple[bytes, int, bool]:
+        """Everything that is queued, as the body of one record; its last sequence; whether to end."""
+        pack, take = self._packer.pack, self._queue.get_nowait
+        packed = pack(write)
+        pieces = [packed]
+        room = DRAIN_BYTES - len(packed)
+        sequence = write.sequence
+        closing = False
+        while room > 0:
+            try:
+                following = take()
+            except Empty:
+                break
+            if following is None:
+                closing = True
+                break
+            packed = pack(following)
+            pieces.append(packed)
+            room -= len(packed)
+            sequence = following.sequence
+        pieces.insert(0, self._packer.pack_array_header(len(pieces)))
+        return b"".join(pieces), sequence, closing
+
+    def _look_ahead(self) -> None:
+        """What later writes would have to wait for, done while nobody waits for this one."""
+        if self._segment.end >= self._segment_bytes:
+            self._segment = roll(self._disk, self._segment, self._entropy(16))
+        self._segment.write_ahead(self._segment_bytes)
+
+    def _seal(self) -> None:
+        term, voted_for = self._hard_state
+        body = self._packer.pack((term, voted_for, self._last_index, self._commit_index))
+        self._segment.append(RecordType.SEAL, body)
+        self._sealed = True
+
+    def _fail(self, error: StorageError) -> None:
+        self._failure = error
+        _log.error("log_failed", code=error.code, reason=error.message, next_step=error.next_step)
+        try:
+            self._on_failure(error)
+        except Exception:
+            # The listener is gone (its loop was closed before the store): there is nobody to tell.
+            _log.exception("log_failure_unheard")
+
+    # -- opening ------------------------------------------------------------------------------------
+
+    def _make_ready(self, loaded: LoadedLog) -> None:
+        if loaded.size != loaded.end:
+            self._segment.finish()
+        if loaded.recovered.torn_bytes:
+            _log.warning(
+                "torn_tail_cut",
+                file=os.fspath(loaded.path),
+                offset=loaded.end,
+                bytes=loaded.recovered.torn_bytes,
+                next_index=self._last_index + 1,
+            )
+        if loaded.raised:
+            raised = Persist(0, self._hard_state, 0, [], 0)
+            self._segment.append(RecordType.WRITES, self._packer.pack((raised,)))
+        if loaded.raised or not loaded.sealed:
+            self._seal()
+
+
+def _settle(disk: Disk, log_path: Path) -> None:
+    """Make what is about to be read durable, or find out that it cannot be.
+
+    A process that was killed leaves bytes and names that only the cache has; acting on them is
+    acknowledging before the sync (S13, S14). And after a *failed* sync the cache may hold what the
+    disk does not and call it clean, so the last segment is read from the disk again (S12). Earlier
+    segments were synced without an error before the next one was begun.
+    """
+    clear_temporaries(disk, log_path)
+    number = last_segment(disk, log_path)
+    path = log_path / segment_name(number)
+    try:
+        disk.sync_directory(log_path)
+        if number:
+            file = disk.open(path, create=False)
+            try:
+                file.sync()
+                file.drop_cache()
+            finally:
+                file.close()
+    except OSError as error:
+        raise disk_failure(error, "syncing", path) from error

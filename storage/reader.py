@@ -1,0 +1,45 @@
+"""Reading a data directory that is not ours to open: no lock, no write, no repair.
+
+For checks and for ``log`` commands. The directory may be in use: what is read is then the log as it
+was at some moment, and its end may not have been synced yet.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import aiofiles
+
+from .disk import Disk, RealDisk
+from .formatting import IDENTITY, LOG, Identity, decode_identity
+from .identity import read_identity
+from .recovery import Recovered, load_log
+
+
+def read_log(path: str | os.PathLike[str], disk: Disk | None = None) -> Recovered:
+    """The log in the data directory ``path``. ``torn_bytes`` were found and left where they are.
+
+    Raises StorageCorrupt naming file, offset and index; StorageFormatUnknown; DirectoryMismatch if
+    it is no data directory.
+    """
+    root = Path(path).absolute()
+    disk = RealDisk() if disk is None else disk
+    identity = read_identity(disk, root)
+    return load_log(disk, root / LOG, bytes.fromhex(identity.instance_id)).recovered
+
+
+async def load_identity(path: str | os.PathLike[str]) -> Identity:
+    """The identity of a data directory, for a coroutine. Raises as :func:`read_log`.
+
+    The thread is its own: the loop's default pool belongs to whoever fills it (S43).
+    """
+    target = Path(path) / IDENTITY
+    with ThreadPoolExecutor(1, thread_name_prefix="fencepost-read") as executor:
+        try:
+            async with aiofiles.open(target, "rb", executor=executor) as file:
+                data = await file.read()
+        except FileNotFoundError:
+            data = None
+    return decode_identity(target, data)

@@ -1,0 +1,249 @@
+"""From the bytes of a log back to entries, term and vote. Only reads.
+
+Records are replayed in order; within a write: hard state, truncation, entries. What a replay can
+check about them it checks, because everything it lets pass will be voted on and acknowledged.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgpack
+
+from ..raft.core.entry import Entry, HardState
+from .disk import Disk
+from .failures import corrupt, corrupt_file, disk_failure, format_unknown
+from .records import Record, RecordType, UnknownRecord, header_after, is_zero_from, record_at
+from .segments import HEADER_BYTES, SegmentHeader, decode_segment_header, read_manifest, segment_name, segment_number
+
+
+class Recovered(NamedTuple):
+    """What a data directory held."""
+
+    hard_state: HardState
+    """Term 0 and no vote only in a log that has never held anything (S03)."""
+    entries: list[Entry]
+    """Contiguous from index 1, terms non-decreasing."""
+    commit_index: int
+    """The highest commit index recorded: a lower bound of what is committed, never above the last index."""
+    torn_bytes: int
+    """Bytes of a half-written last record that were, or would be, cut away; 0 for none."""
+
+
+class LoadedLog(NamedTuple):
+    """A recovered log, and where it ends on disk."""
+
+    recovered: Recovered
+    path: Path
+    header: SegmentHeader
+    end: int
+    """Where the last intact record of the last segment ends, bytes."""
+    size: int
+    """Bytes of the last segment's file."""
+    sealed: bool
+    """The last record is a seal, or the log is empty."""
+    raised: bool
+    """``recovered.hard_state`` is not what the log says but what its entries call for."""
+    manifest: int
+
+
+class _Invalid(Exception):
+    """A record that is intact but does not fit what came before it."""
+
+
+class Replay:
+    """The logical content of a log, record by record."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.hard_state = HardState(0, "")
+        self.commit_index = 0
+        self.sealed = True
+
+    @property
+    def next_index(self) -> int:
+        return len(self.entries) + 1
+
+    def apply(self, path: Path, record: Record) -> None:
+        """Take in one record. Raises StorageCorrupt naming the place."""
+        index = self.next_index
+        try:
+            body = msgpack.unpackb(record.body, use_list=False, strict_map_key=True, max_map_len=0, max_ext_len=0)
+            if record.type == RecordType.SEAL:
+                self._seal(body)
+            else:
+                for write in _tuple(body):
+                    self._write(write)
+        except _Invalid as error:
+            raise corrupt(path, record.offset, self.next_index, str(error)) from error
+        except (ValueError, TypeError, msgpack.UnpackException) as error:
+            raise corrupt(path, record.offset, index, f"a record of unknown shape ({error})") from error
+
+    def _seal(self, body: Any) -> None:
+        term, voted_for, last_index, commit_index = _tuple(body)
+        here = (*self.hard_state, len(self.entries), self.commit_index)
+        if here != (term, voted_for, last_index, commit_index):
+            raise _Invalid(f"the log was sealed as {body} (term, vote, last index, commit index) and now reads {here}")
+        self.sealed = True
+
+    def _write(self, write: Any) -> None:
+        _, hard_state, truncate_from, entries, commit_index = _tuple(write)
+        self.sealed = False
+        if hard_state is not None:
+            self._hard_state(hard_state)
+        if _number(truncate_from):
+            self._truncate(truncate_from)
+        self._append(_tuple(entries))
+        if _number(commit_index) > len(self.entries):
+            raise _Invalid(f"index {commit_index} was known to be committed and the log ends at {len(self.entries)}")
+        self.commit_index = max(self.commit_index, commit_index)
+
+    def _hard_state(self, hard_state: Any) -> None:
+        term, voted_for = _tuple(hard_state)
+        if not isinstance(voted_for, str):
+            raise _Invalid("a vote that is not text")
+        was = self.hard_state
+        if _number(term) < was.term:
+            raise _Invalid(f"the term goes back from {was.term} to {term}")
+        if term == was.term and was.voted_for and voted_for != was.voted_for:
+            raise _Invalid(f"the vote of term {term} changes from {was.voted_for!r} to {voted_for!r}")
+        self.hard_state = HardState(term, voted_for)
+
+    def _truncate(self, truncate_from: int) -> None:
+        if truncate_from <= self.commit_index:
+            raise _Invalid(f"it deletes from index {truncate_from}, which is committed (up to {self.commit_index})")
+        if truncate_from > self.next_index:
+            raise _Invalid(f"it deletes from index {truncate_from} and the log ends at {len(self.entries)}")
+        del self.entries[truncate_from - 1 :]
+
+    def _append(self, rows: tuple[Any, ...]) -> None:
+        entries = self.entries
+        index = len(entries)
+        term = entries[-1].term if entries else 0
+        for row in rows:
+            entry = Entry(*_tuple(row))
+            index += 1
+            if not (
+                type(entry.index) is int
+                and type(entry.term) is int
+                and type(entry.kind) is int
+                and type(entry.time_ns) is int
+                and type(entry.data) is bytes
+            ):
+                raise _Invalid("an entry of unknown shape")
+            if entry.index != index:
+                raise _Invalid(f"entry {entry.index} stands where {index} belongs")
+            if entry.term < term:
+                raise _Invalid(f"the term of entry {index} is {entry.term}, below {term} before it")
+            term = entry.term
+            entries.append(entry)
+
+    def start_state(self) -> HardState:
+        """Term and vote to start with: never below the log's last term (S03).
+
+        Entries of a term reach the log only after the term did, so the second case is no log that we
+        wrote. Who was voted for in that term is then unknown, so the first term that is certainly
+        free of a vote is the one after it.
+        """
+        last_term = self.entries[-1].term if self.entries else 0
+        if self.hard_state.term >= last_term:
+            return self.hard_state
+        return HardState(last_term + 1, "")
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, tuple):
+        raise TypeError(f"{type(value).__name__} where a list belongs")
+    return value
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise TypeError(f"{value!r} where a count belongs")
+    return value
+
+
+def last_segment(disk: Disk, directory: Path) -> int:
+    """The highest segment number there is; 0 for none."""
+    try:
+        names = disk.list_directory(directory)
+    except FileNotFoundError as error:
+        raise corrupt_file(directory, "the log's directory is missing") from error
+    except OSError as error:
+        raise disk_failure(error, "listing", directory) from error
+    return max((number for number in map(segment_number, names) if number is not None), default=0)
+
+
+def load_log(disk: Disk, directory: Path, instance: bytes) -> LoadedLog:
+    """Read a whole log and check it. Writes nothing.
+
+    Raises StorageCorrupt naming file, offset and index; StorageFormatUnknown; StorageError.
+    """
+    manifest = read_manifest(disk, directory, instance)
+    last = last_segment(disk, directory)
+    if not manifest <= last <= manifest + 1:
+        missing = directory / segment_name(min(manifest, last + 1))
+        raise corrupt_file(missing, f"segments up to {manifest} have been in use and the last one found is {last}")
+    replay = Replay()
+    previous_end = 0
+    for number in range(1, last + 1):
+        path = directory / segment_name(number)
+        data = _read(disk, path, replay.next_index)
+        header = decode_segment_header(path, data, replay.next_index)
+        _check_place(path, header, number, previous_end, instance, replay.next_index)
+        end, torn = _load_segment(path, data, header, replay, is_last=number == last)
+        previous_end = end
+    if last > manifest and end > HEADER_BYTES:
+        raise corrupt(path, HEADER_BYTES, replay.next_index, "the manifest does not know this segment")
+    recovered = Recovered(replay.start_state(), replay.entries, replay.commit_index, torn)
+    raised = recovered.hard_state != replay.hard_state
+    return LoadedLog(recovered, path, header, end, len(data), replay.sealed, raised, manifest)
+
+
+def _read(disk: Disk, path: Path, index: int) -> bytes:
+    try:
+        return disk.read(path)
+    except FileNotFoundError as error:
+        raise corrupt(path, 0, index, "the segment is missing") from error
+    except OSError as error:
+        raise disk_failure(error, "reading", path) from error
+
+
+def _check_place(
+    path: Path, header: SegmentHeader, number: int, previous_end: int, instance: bytes, index: int
+) -> None:
+    if header.number != number:
+        raise corrupt(path, 0, index, f"it is segment {header.number} under the name of {number}")
+    if header.instance != instance:
+        raise corrupt(path, 0, index, "it belongs to another data directory")
+    if header.previous_end != previous_end:
+        what = f"the segment before it ends at {previous_end} and ended at {header.previous_end} when this one began"
+        raise corrupt(path.with_name(segment_name(number - 1)), previous_end, index, what)
+
+
+def _load_segment(path: Path, data: bytes, header: SegmentHeader, replay: Replay, *, is_last: bool) -> tuple[int, int]:
+    """Replay one segment. Where its last intact record ends, and how many bytes behind it are torn."""
+    seed = header.seed
+    offset = HEADER_BYTES
+    try:
+        while (record := record_at(data, seed, offset)) is not None:
+            replay.apply(path, record)
+            offset = record.end
+    except UnknownRecord as error:
+        raise format_unknown(path, f"{error} at offset {offset}") from error
+    if is_zero_from(data, offset):
+        return offset, 0
+    _judge_damage(path, data, seed, offset, replay.next_index, is_last=is_last)
+    return offset, len(data[offset:].rstrip(b"\0"))
+
+
+def _judge_damage(path: Path, data: bytes, seed: int, offset: int, index: int, *, is_last: bool) -> None:
+    """Raise StorageCorrupt unless what is at ``offset`` can be a torn write (S09, S10)."""
+    if not is_last:
+        raise corrupt(path, offset, index, "there is no intact record, and a later segment exists")
+    # From the next byte on, not from where the damaged header says the next record is: that length
+    # may be what is damaged.
+    following = header_after(data, seed, offset + 1)
+    if following is not None:
+        raise corrupt(path, offset, index, f"there is no intact record, and one that was written later at {following}")
