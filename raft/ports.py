@@ -44,9 +44,7 @@ class LogStore(Protocol):
     once, nothing queued then or later ever completes (scenario S12).
     """
 
-    def start(
-        self, on_durable: Callable[[int], None], on_failure: Callable[[StorageError], None]
-    ) -> None: ...
+    def start(self, on_durable: Callable[[int], None], on_failure: Callable[[StorageError], None]) -> None: ...
 
     def append(self, write: Persist) -> None: ...
 
@@ -110,7 +108,7 @@ class Answer(NamedTuple):
 
     request_id: int
     status: int
-    index: int
+    index: int  # type: ignore[assignment]  # the thesis's word; tuple.index is not used
     term: int
     replayed: bool
     state: str
@@ -139,9 +137,7 @@ class RequestHandler(Protocol):
 
     def propose(self, connection: Connection, requests: list[ProposeRequest]) -> None: ...
 
-    def call(
-        self, connection: Connection, request_id: int, method: str, parameters: dict[str, Any]
-    ) -> None: ...
+    def call(self, connection: Connection, request_id: int, method: str, parameters: dict[str, Any]) -> None: ...
 
     def closed(self, connection: Connection) -> None: ...
 
@@ -174,7 +170,7 @@ class Attempt(NamedTuple):
     """One attempt of one operation, as a resource gets it. The token comes with the batch."""
 
     operation_id: str
-    index: int
+    index: int  # type: ignore[assignment]  # the thesis's word; tuple.index is not used
     """The operation's place in the log; the order within its lane."""
     entry_term: int
     """Provenance only; never the token."""
@@ -237,9 +233,7 @@ class Resource(Protocol):
     async def claim(self, token: FencingToken, holder: str) -> Fence | None:
         """Establish ``token`` as the highest. Durable before it returns. The previous mark, if any."""
 
-    async def execute(
-        self, token: FencingToken, holder: str, attempts: Sequence[Attempt]
-    ) -> list[AttemptOutcome]:
+    async def execute(self, token: FencingToken, holder: str, attempts: Sequence[Attempt]) -> list[AttemptOutcome]:
         """Execute in order; one outcome an attempt. After an attempt of a lane that did not succeed,
         later attempts of the same lane in the batch are NOT_ATTEMPTED."""
 

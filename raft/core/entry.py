@@ -36,7 +36,7 @@ class Entry(NamedTuple):
     that an unknown one survives decoding and is refused where it would be applied.
     """
 
-    index: int
+    index: int  # type: ignore[assignment]  # the thesis's word; tuple.index is not used
     term: int
     kind: int
     time_ns: int

@@ -45,6 +45,8 @@ class Propose(NamedTuple):
     """The proposer's wall clock, nanoseconds since the Unix epoch. Entries are stamped with the
     larger of this and the time of the entry before them."""
     proposals: list[tuple[int, bytes]]
+    internal: bool = False
+    """Made by the leader itself, to finish what is in the log already: never refused as BUSY."""
 
 
 class Durable(NamedTuple):

@@ -17,7 +17,7 @@ def handle_propose(state: RaftState, event: Propose) -> None:
         state.out.proposed = Refused("NOT_LEADER", state.leader)
         return
     size = sum([len(data) for _, data in event.proposals])
-    if state.uncommitted_bytes and state.uncommitted_bytes + size > state.options.uncommitted_bytes_max:
+    if not event.internal and state.uncommitted_bytes >= state.options.uncommitted_bytes_max:
         state.out.proposed = Refused("BUSY", state.leader)
         return
     time_ns = max(event.time_ns, state.log.last_time_ns)

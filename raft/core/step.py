@@ -76,6 +76,11 @@ class Raft(RaftState):
         """The monotonic time at which the next :class:`Tick` is wanted, nanoseconds."""
         return replication.leader_deadline(self) if self.role is Role.LEADER else self.election_deadline
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether client proposals would be refused as BUSY now."""
+        return self.uncommitted_bytes >= self.options.uncommitted_bytes_max
+
     def holds_lease(self, now: int) -> bool:
         """Whether this node leads and a quorum followed it within an election timeout before ``now``.
 

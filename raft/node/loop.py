@@ -85,6 +85,8 @@ class RaftLoop:
         self._inbox: list[Event] = []
         self._proposals: list[tuple[int, bytes]] = []
         self._proposal_batches: list[tuple[ProposalSink, Sequence[Any], int]] = []
+        self._internal_proposals: list[tuple[int, bytes]] = []
+        self._internal_batches: list[tuple[ProposalSink, Sequence[Any], int]] = []
         self._held: deque[Send] = deque()
         self._durable_sequence = 0
         self._scheduled = False
@@ -109,12 +111,13 @@ class RaftLoop:
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
-        for observer in self._observers:
-            observer.stopped()
         self.waiters.abandon()
-        batches, self._proposal_batches = self._proposal_batches, []
+        batches = self._proposal_batches + self._internal_batches
+        self._proposal_batches, self._internal_batches = [], []
         for sink, keys, _ in batches:
             sink.refused(keys, "NOT_LEADER", "")
+        for observer in self._observers:
+            observer.stopped()  # Last: it sends the answers that the lines above have made.
 
     def fail(self, error: BaseException) -> None:
         """End the node because of ``error``. The first one counts."""
@@ -137,12 +140,21 @@ class RaftLoop:
         self._wake()
 
     def propose(self, kind: int, data: Sequence[bytes], sink: ProposalSink, keys: Sequence[Any]) -> None:
-        """Propose entries; ``sink`` hears what becomes of them, by ``keys`` (one an entry)."""
+        """Propose entries for a client; ``sink`` hears what becomes of them, by ``keys`` (one an entry)."""
         if self._stopped:
             sink.refused(keys, "NOT_LEADER", "")
             return
         self._proposals.extend([(kind, item) for item in data])
         self._proposal_batches.append((sink, keys, len(data)))
+        self._wake()
+
+    def propose_internal(self, kind: int, data: Sequence[bytes], sink: ProposalSink, keys: Sequence[Any]) -> None:
+        """Propose entries of the leader's own, which finish what is in the log: never refused as BUSY."""
+        if self._stopped:
+            sink.refused(keys, "NOT_LEADER", "")
+            return
+        self._internal_proposals.extend([(kind, item) for item in data])
+        self._internal_batches.append((sink, keys, len(data)))
         self._wake()
 
     def step_down(self, reason: str) -> None:
@@ -152,6 +164,16 @@ class RaftLoop:
     def campaign(self) -> None:
         self._inbox.append(Campaign(self._clock.monotonic_ns()))
         self._wake()
+
+    def holds_lease(self) -> bool:
+        """Whether this node leads and a quorum has followed it within the election timeout."""
+        return not self._stopped and self.raft.holds_lease(self._clock.monotonic_ns())
+
+    def term_start_index(self) -> int:
+        return self.raft.term_start_index
+
+    def last_leader_contact_ns(self) -> int:
+        return max(self.raft.last_leader_contact, 0)
 
     def wake(self) -> None:
         """Make a turn although nothing has arrived: an observer has something to do."""
@@ -211,21 +233,31 @@ class RaftLoop:
             if type(event) is Durable and event.sequence > self._durable_sequence:
                 self._durable_sequence = event.sequence
             self._carry_out(effects)
-        if self._proposal_batches:
-            self._propose()
+        if self._proposal_batches and self.raft.is_busy:
+            self._refuse_clients()
         if self._held:
             self._release()
         now = self._clock.monotonic_ns()
         for observer in self._observers:
             observer.before_turn_ends(now)
-        if self._proposal_batches and not self._stopped:
-            self._propose()  # What the observers proposed goes along in the same write.
+        if (self._proposal_batches or self._internal_batches) and not self._stopped:
+            self._propose()
         self._arm_timer()
 
-    def _propose(self) -> None:
-        proposals, self._proposals = self._proposals, []
+    def _refuse_clients(self) -> None:
         batches, self._proposal_batches = self._proposal_batches, []
-        effects = self.raft.step(Propose(self._clock.monotonic_ns(), self._clock.time_ns(), proposals))
+        self._proposals = []
+        for sink, keys, _ in batches:
+            sink.refused(keys, "BUSY", "")
+
+    def _propose(self) -> None:
+        """Everything proposed in this turn, clients' and the leader's own, in one event: one write."""
+        batches = self._internal_batches + self._proposal_batches
+        proposals = self._internal_proposals + self._proposals
+        internal = bool(self._internal_batches)
+        self._proposals, self._internal_proposals = [], []
+        self._proposal_batches, self._internal_batches = [], []
+        effects = self.raft.step(Propose(self._clock.monotonic_ns(), self._clock.time_ns(), proposals, internal))
         outcome = effects.proposed
         if isinstance(outcome, Accepted):
             index = outcome.first_index

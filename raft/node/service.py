@@ -113,7 +113,9 @@ class ClientService:
     # -- LoopObserver -----------------------------------------------------------------------------
 
     def role_changed(self, change: RoleChange) -> None:
-        if change.role is not Role.LEADER and self._done_waiters and not self._done_expire_at:
+        if change.role is Role.LEADER:
+            self._done_expire_at = 0
+        elif self._done_waiters and not self._done_expire_at:
             self._done_expire_at = self._loop.now() + 2 * self._loop.raft.options.election_timeout
 
     def applied(self, entries: list[Entry], results: list[Any]) -> None:
@@ -219,9 +221,9 @@ class _SubmissionSink:
     def accepted(self, keys: Sequence[_Key], first_index: int, term: int) -> None:
         for index, (connection, request_id, wait) in enumerate(keys, first_index):
             if wait == Wait.ACCEPTED:
-                self._service.queue(
-                    connection, Answer(request_id, _DONE, index, term, False, "accepted", b"", "", "")
-                )
+                answer = Answer(request_id, _DONE, index, term, False, "accepted", b"", "", "")
+                self._service.queue(connection, answer)
+                self._service._loop.wake()
 
     def refused(self, keys: Sequence[_Key], code: str, leader: str) -> None:
         self._service.refused(keys, code, leader)

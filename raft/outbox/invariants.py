@@ -6,6 +6,7 @@ Runs after every apply in tests and simulation, never on the hot path: the cost 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 from ..core.token import FencingToken
@@ -155,7 +156,7 @@ def _history_violations(state: OutboxState, operation: Operation) -> Iterator[st
         yield f"{operation.state}, and its history ends with {last.state}"
     if last.index > state.last_applied or last.time_ns > state.cluster_time_ns:
         yield "its history runs ahead of what was applied"
-    for number, (row, following) in enumerate(zip(history, history[1:], strict=False)):
+    for number, (row, following) in enumerate(pairwise(history)):
         if following.index < row.index or following.time_ns < row.time_ns:
             yield f"history row {number + 1} lies before the row above it"
         # Rows after the first are the ones that go when a history grows too long.

@@ -25,7 +25,7 @@ TERMINAL = frozenset({OperationState.SUCCEEDED, OperationState.FAILED, Operation
 class HistoryRow(NamedTuple):
     """One arrow of an operation's life: the entry that drew it."""
 
-    index: int  # type: ignore[assignment]
+    index: int  # type: ignore[assignment]  # the thesis's word; tuple.index is not used
     time_ns: int
     state: str
     attempt: int

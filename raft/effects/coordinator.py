@@ -1,0 +1,211 @@
+"""All resources of one node: activated when it leads, revoked when it does not.
+
+An observer of the node's loop. Follows every role change and every applied entry; owns one
+:class:`Tenure` while this node leads, and nothing outlives the term it was made for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+
+from ..core.entry import Entry
+from ..core.events import Role, RoleChange
+from ..core.token import FencingToken
+from ..outbox.machine import OutboxMachine, SubmitResult
+from ..outbox.operation import Operation, OperationState
+from ..ports import Clock, Randomness, Resource
+from .activation import ActivationState, StageClock
+from .policy import RetryPolicy
+from .runtime import EffectsRuntime
+from .tenure import NodeLoop, Tenure
+
+_LOG = structlog.get_logger("fencepost.effects")
+
+
+class EffectsCoordinator:
+    """Implements ``raft.node.loop.LoopObserver``."""
+
+    def __init__(
+        self,
+        *,
+        node_id: str,
+        holder: str,
+        incarnation: int,
+        node_loop: NodeLoop,
+        machine: OutboxMachine,
+        resources: Mapping[str, Resource],
+        policies: Mapping[str, RetryPolicy],
+        runtime: EffectsRuntime,
+        clock: Clock,
+        randomness: Randomness,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        """``holder`` names this process uniquely, also across restarts of the same node."""
+        self._node_id = node_id
+        self._holder = holder
+        self._incarnation = incarnation
+        self._node_loop = node_loop
+        self._machine = machine
+        self._resources = dict(resources)
+        self._policies = dict(policies)
+        self._runtime = runtime
+        self._clock = clock
+        self._randomness = randomness
+        self._loop = loop
+        self._stages = StageClock()
+        self._stages.start(clock.monotonic_ns())
+        self._tenure: Tenure | None = None
+        self._wake_timer: asyncio.TimerHandle | None = None
+        self._wake_at_ns = 0
+        self._draining: asyncio.Future[None] | None = None
+        self.stale_refusals = dict.fromkeys(self._resources, 0)
+        """Times that a resource refused this node's token, since it started (requirement 102)."""
+
+    # -- LoopObserver -----------------------------------------------------------------------------
+
+    def role_changed(self, change: RoleChange) -> None:
+        now = self._clock.monotonic_ns()
+        if change.role is Role.LEADER:
+            self._stages.reached("elect", now)
+            self._tenure = Tenure(
+                node_id=self._node_id,
+                token=FencingToken(self._incarnation, change.term),
+                holder=self._holder,
+                node_loop=self._node_loop,
+                machine=self._machine,
+                resources=self._resources,
+                policies=self._policies,
+                runtime=self._runtime,
+                clock=self._clock,
+                randomness=self._randomness,
+                loop=self._loop,
+                stages=self._stages,
+                stale_refusals=self.stale_refusals,
+            )
+            return
+        if self._tenure is not None:
+            self._revoke()
+        if change.role is Role.PRE_CANDIDATE:
+            if not self._stages.has("detect"):
+                self._stages.start(self._node_loop.last_leader_contact_ns() or now)
+                self._stages.reached("detect", now)
+        elif change.role is Role.FOLLOWER and change.leader:
+            self._stages = StageClock()
+
+    def applied(self, entries: list[Entry], results: list[Any]) -> None:
+        tenure = self._tenure
+        if tenure is None:
+            return
+        filled = tenure.entries_applied(entries[-1].index)
+        for result in results:
+            if type(result) is SubmitResult and not result.replayed and not result.reused:
+                operation = result.operation
+                if operation.resource not in filled:
+                    tenure.offer(operation)
+
+    def before_turn_ends(self, now: int) -> None:
+        tenure = self._tenure
+        if tenure is None:
+            return
+        tenure.pump(now)
+        self._arm_wake(tenure.next_wake_ns())
+        if self._draining is not None and tenure.idle and not self._draining.done():
+            self._draining.set_result(None)
+
+    def stopped(self) -> None:
+        if self._tenure is not None:
+            self._revoke()
+        if self._wake_timer is not None:
+            self._wake_timer.cancel()
+
+    # -- drain ------------------------------------------------------------------------------------
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Start nothing new and wait until what is under way has its outcome committed.
+
+        Returns whether that happened within ``timeout_s``. The first step of a planned stop.
+        """
+        tenure = self._tenure
+        if tenure is None:
+            return True
+        tenure.drain()
+        self._draining = self._loop.create_future()
+        self._node_loop.wake()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._draining
+        except TimeoutError:
+            return False
+        return True
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    @property
+    def token(self) -> FencingToken | None:
+        """The token this node acts under, while it leads."""
+        return self._tenure.authority.token if self._tenure is not None else None
+
+    def status(self) -> dict[str, dict[str, Any]]:
+        """Per resource, JSON-like: activation, token, counts and the last error."""
+        body: dict[str, dict[str, Any]] = {}
+        for name, resource in self._resources.items():
+            counts = self._machine.counts.get(name, {})
+            body[name] = {
+                "kind": resource.kind,
+                "guarantee": resource.guarantee.value,
+                "activation": ActivationState.FOLLOWER.value,
+                "token": None,
+                "pending": len(self._machine.pending.get(name, ())),
+                "in_flight": 0,
+                "dead": counts.get(OperationState.DEAD, 0),
+                "in_doubt": counts.get(OperationState.IN_DOUBT, 0),
+                "stale_refusals": self.stale_refusals[name],
+                "last_error": "",
+            }
+            if self._tenure is not None:
+                body[name].update(self._tenure.status(name))
+        return body
+
+    def waiting_reason(self, operation: Operation) -> str:
+        """Why a command that has not ended is not executing, for a person; empty if it is."""
+        resource = self._resources.get(operation.resource)
+        if resource is None:
+            return f"this node has no resource {operation.resource!r}"
+        if operation.effect not in resource.effects:
+            return f"this node's resource {operation.resource!r} has no effect {operation.effect!r}"
+        if self._tenure is None:
+            return ""
+        activation = self._tenure.status(operation.resource)
+        if activation["activation"] != ActivationState.ACTIVE.value:
+            return f"resource {operation.resource!r} is {activation['activation']}: {activation['last_error']}".rstrip(": ")
+        return ""
+
+    # -- inside -----------------------------------------------------------------------------------
+
+    def _revoke(self) -> None:
+        tenure, self._tenure = self._tenure, None
+        if tenure is not None:
+            tenure.revoke()
+            _LOG.info("authority revoked", token=str(tenure.authority.token))
+        self._stages = StageClock()
+        self._stages.start(self._clock.monotonic_ns())
+        if self._draining is not None and not self._draining.done():
+            self._draining.set_result(None)
+
+    def _arm_wake(self, at_cluster_ns: int) -> None:
+        """A turn at the time of the next retry."""
+        if not at_cluster_ns or (self._wake_timer is not None and self._wake_at_ns <= at_cluster_ns):
+            return
+        if self._wake_timer is not None:
+            self._wake_timer.cancel()
+        self._wake_at_ns = at_cluster_ns
+        delay = max(at_cluster_ns - self._clock.time_ns(), 0) / 1e9
+        self._wake_timer = self._loop.call_later(delay, self._wake)
+
+    def _wake(self) -> None:
+        self._wake_timer = None
+        self._node_loop.wake()

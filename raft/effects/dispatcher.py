@@ -1,0 +1,306 @@
+"""Dispatch at one resource, for one tenure: from committed command to committed outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import structlog
+
+from ..core.entry import Entry, EntryKind
+from ..core.errors import FenceError, ResourceUnavailable
+from ..outbox.codec import Dispatch, DispatchRow, Outcome, encode
+from ..outbox.operation import TERMINAL, Operation, OperationState
+from ..ports import Attempt, AttemptOutcome, AttemptStatus, Clock, Guarantee, Randomness, Resource
+from .authority import Authority
+from .policy import RetryPolicy, judge
+from .queue import DispatchQueue
+from .runtime import EffectsRuntime
+
+_LOG = structlog.get_logger("fencepost.effects")
+
+
+class Proposer(Protocol):
+    """The part of the node's loop that effects need."""
+
+    def propose_internal(self, kind: int, data: Sequence[bytes], sink: Any, keys: Sequence[Any]) -> None: ...
+
+    def wake(self) -> None: ...
+
+
+class _Batch:
+    """Attempts under way together."""
+
+    __slots__ = ("attempts", "operations", "outcomes")
+
+    def __init__(self, operations: list[Operation], attempts: list[Attempt]) -> None:
+        self.operations = operations
+        self.attempts = attempts
+        self.outcomes: list[AttemptOutcome] = []
+
+
+class Dispatcher:
+    """Takes commands in order, proposes their dispatch, executes them, proposes their outcomes.
+
+    Starts suspended. ``on_trouble`` is told when the resource refuses the token or cannot be
+    reached; nothing more is started then until somebody has activated the resource anew.
+    """
+
+    def __init__(
+        self,
+        *,
+        resource: Resource,
+        authority: Authority,
+        proposer: Proposer,
+        runtime: EffectsRuntime,
+        clock: Clock,
+        randomness: Randomness,
+        policy: RetryPolicy,
+        on_trouble: Callable[[BaseException], None],
+        on_executed: Callable[[int], None],
+    ) -> None:
+        self._resource = resource
+        self._authority = authority
+        self._proposer = proposer
+        self._runtime = runtime
+        self._clock = clock
+        self._randomness = randomness
+        self._policy = policy
+        self._on_trouble = on_trouble
+        self._on_executed = on_executed
+        self._queue = DispatchQueue(resource.effects)
+        self._running = 0
+        self._suspended = True
+        self._outcomes = _OutcomeSink(self)
+        self._dispatches = _DispatchSink(self)
+        self.in_flight = 0
+
+    # -- filling ----------------------------------------------------------------------------------
+
+    def offer(self, operation: Operation) -> None:
+        """A command of this resource has become dispatchable."""
+        self._queue.offer(operation)
+
+    def suspend(self) -> None:
+        """Start nothing more. What is under way is judged by the resource's fence."""
+        self._suspended = True
+
+    def resume(self) -> None:
+        self._suspended = False
+
+    @property
+    def idle(self) -> bool:
+        return not self._running
+
+    def next_wake_ns(self) -> int:
+        """Cluster time at which a retry becomes due; 0 if none waits."""
+        return 0 if self._suspended else self._queue.next_wake_ns()
+
+    # -- dispatching ------------------------------------------------------------------------------
+
+    def pump(self) -> None:
+        """Start as much as the resource's concurrency allows, if this node may act."""
+        if self._suspended:
+            return
+        queue = self._queue
+        queue.wake(self._clock.time_ns())
+        while queue.has_ready and self._running < self._resource.concurrency:
+            if not self._authority.valid():
+                return
+            operations = queue.take(self._resource.batch_limit)
+            self._start(operations)
+
+    def _start(self, operations: list[Operation]) -> None:
+        attempts = [
+            Attempt(
+                operation.operation_id,
+                operation.index,
+                operation.term,
+                operation.effect,
+                operation.lane,
+                operation.payload,
+                operation.digest,
+                operation.attempt + 1,
+            )
+            for operation in operations
+        ]
+        batch = _Batch(operations, attempts)
+        self._running += 1
+        self.in_flight += len(operations)
+        rows = [DispatchRow(attempt.index, attempt.number) for attempt in attempts]
+        data = encode(Dispatch(self._resource.name, self._authority.token, rows))
+        self._proposer.propose_internal(EntryKind.OUTBOX, (data,), self._dispatches, (batch,))
+        if self._resource.guarantee is Guarantee.FENCED:
+            # The fence and the dedupe stand in the same step as the effect, so it may run beside
+            # its dispatch entry. Elsewhere it waits for the commit of that entry.
+            self._execute(batch)
+
+    def _execute(self, batch: _Batch) -> None:
+        if not self._authority.valid():
+            self._end(batch)
+            return
+        poisoned = [operation.lost >= self._policy.lost_max for operation in batch.operations]
+        if any(poisoned):
+            self._bury(batch, poisoned)
+            return
+        token, holder = self._authority.token, self._authority.holder
+        resource = self._resource
+        self._runtime.run(
+            lambda: resource.execute(token, holder, batch.attempts),
+            lambda result, error: self._executed(batch, result, error),
+        )
+
+    def _bury(self, batch: _Batch, poisoned: list[bool]) -> None:
+        """A command whose executors went away again and again may be what kills them (S51)."""
+        lost = AttemptOutcome(
+            AttemptStatus.FAILED, b"", "every executor went away before its outcome was known; it may have applied", False
+        )
+        spared = AttemptOutcome(AttemptStatus.NOT_ATTEMPTED, b"", "", False)
+        self._executed(batch, [lost if poison else spared for poison in poisoned], None)
+
+    def _executed(self, batch: _Batch, outcomes: list[AttemptOutcome] | None, error: BaseException | None) -> None:
+        """On the node's loop: the resource has answered, or has not."""
+        resource = self._resource
+        if isinstance(error, FenceError):
+            # A fact about this leader. The operations are not failed; a successor has them now.
+            self._end(batch)
+            self._on_trouble(error)
+            return
+        if error is not None:
+            _LOG.warning("effect batch failed", resource=resource.name, error=str(error), commands=len(batch.attempts))
+            unknown = AttemptStatus.NOT_ATTEMPTED if resource.guarantee is Guarantee.FENCED else AttemptStatus.UNKNOWN
+            # At a fenced resource a repeat is recognised, so nothing is spent by an outage.
+            outcomes = [AttemptOutcome(unknown, b"", str(error), False)] * len(batch.attempts)
+        if outcomes is None or len(outcomes) != len(batch.attempts):
+            raise AssertionError(f"resource {resource.name} gave {outcomes!r} for {len(batch.attempts)} attempts")
+        batch.outcomes = outcomes
+        self._propose_outcomes(batch)
+        if isinstance(error, ResourceUnavailable):
+            self._on_trouble(error)
+        self._proposer.wake()
+
+    def _propose_outcomes(self, batch: _Batch) -> None:
+        if self._authority.revoked:
+            # Only facts go on record once authority is gone (semantics section 6.6); no longer
+            # being leader, even they cannot be proposed here. The successor asks the resource.
+            self._end(batch)
+            return
+        now = self._clock.time_ns()
+        rows = [
+            judge(
+                operation,
+                attempt.number,
+                outcome,
+                guarantee=self._resource.guarantee,
+                policy=self._policy,
+                cluster_time_ns=now,
+                randomness=self._randomness,
+            )
+            for operation, attempt, outcome in zip(batch.operations, batch.attempts, batch.outcomes, strict=True)
+        ]
+        data = encode(Outcome(self._resource.name, self._authority.token, rows))
+        succeeded = sum(1 for outcome in batch.outcomes if outcome.status == AttemptStatus.SUCCEEDED)
+        if succeeded:
+            self._on_executed(succeeded)
+        self._proposer.propose_internal(EntryKind.OUTBOX, (data,), self._outcomes, (batch,))
+        self._running -= 1
+        if succeeded == len(batch.outcomes):
+            # The effects are done and durable at the resource: lane-mates may follow at once,
+            # before the outcomes are committed. After a crash the resource recognises them.
+            self._release_lanes(batch)
+
+    def _end(self, batch: _Batch) -> None:
+        self._running -= 1
+        self.in_flight -= len(batch.operations)
+
+    def _release_lanes(self, batch: _Batch) -> None:
+        for lane in dict.fromkeys(operation.lane for operation in batch.operations if operation.lane):
+            self._queue.release_lane(lane, [])
+        batch.outcomes = []
+
+    # -- what the log says ------------------------------------------------------------------------
+
+    def dispatched(self, batch: _Batch) -> None:
+        """The dispatch entry is applied: an effect that had to wait for it may run."""
+        if self._resource.guarantee is not Guarantee.FENCED:
+            live = all(
+                operation.state is OperationState.DISPATCHED
+                and operation.attempt == attempt.number
+                and operation.token == self._authority.token
+                for operation, attempt in zip(batch.operations, batch.attempts, strict=True)
+            )
+            if live:
+                self._execute(batch)
+            else:
+                self._end(batch)
+
+    def finished(self, batch: _Batch) -> None:
+        """The outcome entry is applied: what must run again goes back into the queue."""
+        self.in_flight -= len(batch.operations)
+        if not batch.outcomes:
+            return  # All succeeded, lanes were released at once.
+        lanes: dict[str, list[Operation]] = {}
+        for operation in batch.operations:
+            open_still = operation.state not in TERMINAL
+            if operation.lane:
+                returned = lanes.setdefault(operation.lane, [])
+                if open_still:
+                    returned.append(operation)
+            elif open_still:
+                self._queue.offer(operation)
+        for lane, returned in lanes.items():
+            self._queue.release_lane(lane, returned)
+
+    def not_proposed(self, batch: _Batch, *, executing: bool) -> None:
+        """The log would not take the entry (this node leads no more, or is busy)."""
+        if not executing:
+            self._end(batch)
+
+
+class _DispatchSink:
+    """Hears of dispatch entries; each key is a batch."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+
+    def accepted(self, keys: Sequence[_Batch], first_index: int, term: int) -> None:
+        pass
+
+    def refused(self, keys: Sequence[_Batch], code: str, leader: str) -> None:
+        executing = self._dispatcher._resource.guarantee is Guarantee.FENCED
+        for batch in keys:
+            self._dispatcher.not_proposed(batch, executing=executing)
+
+    def applied(self, keys: Sequence[_Batch], entries: Sequence[Entry], results: Sequence[Any]) -> None:
+        for batch in keys:
+            self._dispatcher.dispatched(batch)
+
+    def lost(self, keys: Sequence[_Batch]) -> None:
+        self.refused(keys, "LEADERSHIP_LOST", "")
+
+    def unknown(self, keys: Sequence[_Batch]) -> None:
+        self.refused(keys, "OUTCOME_UNKNOWN", "")
+
+
+class _OutcomeSink:
+    """Hears of outcome entries; each key is a batch."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+
+    def accepted(self, keys: Sequence[_Batch], first_index: int, term: int) -> None:
+        pass
+
+    def refused(self, keys: Sequence[_Batch], code: str, leader: str) -> None:
+        for batch in keys:
+            self._dispatcher.in_flight -= len(batch.operations)
+
+    def applied(self, keys: Sequence[_Batch], entries: Sequence[Entry], results: Sequence[Any]) -> None:
+        for batch in keys:
+            self._dispatcher.finished(batch)
+
+    def lost(self, keys: Sequence[_Batch]) -> None:
+        self.refused(keys, "LEADERSHIP_LOST", "")
+
+    def unknown(self, keys: Sequence[_Batch]) -> None:
+        self.refused(keys, "OUTCOME_UNKNOWN", "")

@@ -1,0 +1,61 @@
+"""What becomes of an attempt that did not succeed: the leader's judgement, written into the log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..outbox.codec import OutcomeRow
+from ..outbox.operation import Operation
+from ..outbox.transitions import Verdict
+from ..ports import AttemptOutcome, AttemptStatus, Guarantee, Randomness
+
+ERROR_CHARACTERS_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Times are nanoseconds. The pause before attempt n+1 is drawn from zero to
+    ``backoff_ns * 2**(n-1)``, at most ``backoff_max_ns`` (full jitter)."""
+
+    max_attempts: int = 10
+    """Failed attempts after which a command is dead."""
+    backoff_ns: int = 100_000_000
+    backoff_max_ns: int = 30_000_000_000
+    lost_max: int = 20
+    """Attempts whose executor went away after which a command is dead: it may be what kills them."""
+
+    def pause_ns(self, failures: int, randomness: Randomness) -> int:
+        ceiling = min(self.backoff_ns << min(failures, 40), self.backoff_max_ns)
+        return randomness.between(0, ceiling)
+
+
+def judge(
+    operation: Operation,
+    attempt: int,
+    outcome: AttemptOutcome,
+    *,
+    guarantee: Guarantee,
+    policy: RetryPolicy,
+    cluster_time_ns: int,
+    randomness: Randomness,
+) -> OutcomeRow:
+    """The outcome row for one attempt (semantics section 4)."""
+    status, result, error, _ = outcome
+    if status == AttemptStatus.SUCCEEDED:
+        return OutcomeRow(operation.index, attempt, Verdict.SUCCEEDED, result, "", 0)
+    error = error[:ERROR_CHARACTERS_MAX]
+    verdict = Verdict.RETRY
+    if status == AttemptStatus.NOT_ATTEMPTED:
+        verdict = Verdict.NOT_ATTEMPTED
+    elif status == AttemptStatus.FAILED:
+        verdict = Verdict.FAILED
+    elif status == AttemptStatus.UNKNOWN and guarantee is Guarantee.NAKED:
+        # Neither refused nor recognised by the other side: repeating it may do it twice.
+        verdict = Verdict.IN_DOUBT
+    elif operation.failures + 1 >= policy.max_attempts:
+        verdict = Verdict.DEAD
+        error = f"{error} (attempt {attempt}, the limit is {policy.max_attempts} failed attempts)"
+    next_try_ns = 0
+    if verdict is Verdict.RETRY:
+        next_try_ns = cluster_time_ns + policy.pause_ns(operation.failures, randomness)
+    return OutcomeRow(operation.index, attempt, verdict, b"", error, next_try_ns)

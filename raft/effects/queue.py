@@ -1,0 +1,103 @@
+"""Which commands of one resource may start next: log order, lanes, retries. Pure bookkeeping.
+
+Lives as long as one leader's tenure and is filled from the replicated state, so it holds nothing
+that a failover could lose.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+
+from ..outbox.operation import Operation, OperationState
+
+_COMMITTED = OperationState.COMMITTED
+_RETRY_WAIT = OperationState.RETRY_WAIT
+
+
+class DispatchQueue:
+    """Operations in the order in which they may be dispatched.
+
+    An operation without a lane stands alone. A lane is one queue: it is taken into a batch as a
+    run of consecutive operations, and is *busy* from then until :meth:`release_lane`. A lane whose
+    head cannot start here (it is in doubt, or its effect is not known to this node) stands still:
+    what comes after may not overtake it (scenario S52).
+    """
+
+    def __init__(self, known_effects: frozenset[str]) -> None:
+        self._known_effects = known_effects
+        self._ready: deque[Operation | str] = deque()
+        """Operations without a lane, and names of lanes that can go on and are not busy."""
+        self._lanes: dict[str, deque[Operation]] = {}
+        self._busy: set[str] = set()
+        self._waiting: list[tuple[int, int, Operation | str]] = []
+        """Heap of (next try in cluster time, index, operation or lane)."""
+
+    def startable(self, operation: Operation) -> bool:
+        state = operation.state
+        return (state is _COMMITTED or state is _RETRY_WAIT) and operation.effect in self._known_effects
+
+    def offer(self, operation: Operation) -> None:
+        """Add an operation that is not terminal. Of one lane: in log order."""
+        name = operation.lane
+        if not name:
+            if self.startable(operation):
+                self._enter(operation, operation)
+            return
+        lane = self._lanes.get(name)
+        if lane is None:
+            lane = self._lanes[name] = deque()
+        lane.append(operation)
+        if len(lane) == 1 and name not in self._busy:
+            self._enter_lane(name)
+
+    def _enter(self, operation: Operation, item: Operation | str) -> None:
+        if operation.state is _RETRY_WAIT:
+            heapq.heappush(self._waiting, (operation.next_try_ns, operation.index, item))
+        else:
+            self._ready.append(item)
+
+    def _enter_lane(self, name: str) -> None:
+        head = self._lanes[name][0]
+        if self.startable(head):
+            self._enter(head, name)
+
+    def take(self, limit: int) -> list[Operation]:
+        """Up to ``limit`` operations to dispatch now. Their lanes are busy until released."""
+        batch: list[Operation] = []
+        ready = self._ready
+        while ready and len(batch) < limit:
+            item = ready.popleft()
+            if not isinstance(item, str):
+                batch.append(item)
+                continue
+            lane = self._lanes[item]
+            self._busy.add(item)
+            batch.append(lane.popleft())  # If the head has had to wait, its wait is over.
+            while lane and len(batch) < limit and lane[0].state is _COMMITTED and self.startable(lane[0]):
+                batch.append(lane.popleft())
+        return batch
+
+    def release_lane(self, name: str, returned: list[Operation]) -> None:
+        """What was taken of a lane has ended. ``returned`` are those of it that are not terminal,
+        in log order; they go to the front."""
+        self._busy.discard(name)
+        lane = self._lanes[name]
+        lane.extendleft(reversed(returned))
+        if lane:
+            self._enter_lane(name)
+        else:
+            del self._lanes[name]
+
+    def wake(self, cluster_time_ns: int) -> None:
+        """Make ready what has waited long enough."""
+        while self._waiting and self._waiting[0][0] <= cluster_time_ns:
+            self._ready.append(heapq.heappop(self._waiting)[2])
+
+    def next_wake_ns(self) -> int:
+        """Cluster time of the next retry; 0 when nothing waits."""
+        return self._waiting[0][0] if self._waiting else 0
+
+    @property
+    def has_ready(self) -> bool:
+        return bool(self._ready)

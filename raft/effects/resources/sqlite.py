@@ -1,0 +1,336 @@
+"""A SQLite database as a fenced resource: fence, dedupe and effect in one transaction.
+
+What it promises (semantics section 5): each operation takes effect exactly once, as long as the
+file keeps its fence, whatever leaders die or sleep. The order within one ``BEGIN IMMEDIATE`` is
+cluster, fence, dedupe, lane, effect. An old and a new leader in two processes meet at SQLite's
+write lock, and whoever comes second sees what the first one left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import ClassVar, TypeVar
+
+import structlog
+
+from ...core.errors import ConfigurationError, FenceError, Outcome, ResourceUnavailable
+from ...core.token import FencingToken
+from ...ports import Attempt, AttemptOutcome, AttemptStatus, Fence, Guarantee
+from .ledger import StoredFence, check_fence
+from .sqlite_batch import Again, Batch, Known, behind
+from .sqlite_connection import CommitRefused, SqliteConnection
+from .sqlite_effect import SqliteEffect, Statement, check_all
+from .sqlite_tables import (
+    FORGET_REFUSALS,
+    READ_FENCE,
+    READ_LANES,
+    READ_OPERATION,
+    READ_OPERATIONS,
+    WRITE_CLAIM,
+    WRITE_FENCE,
+    WRITE_LANE,
+    WRITE_OPERATION,
+    WRITE_REFUSAL,
+)
+
+__all__ = ["SqliteEffect", "SqliteResource"]
+
+T = TypeVar("T")
+
+_log = structlog.get_logger(__name__)
+
+
+class SqliteResource:
+    """A resource of kind ``sqlite`` (``raft.ports.Resource``).
+
+    ``schema`` is SQL run at every open, so it must be idempotent (``CREATE TABLE IF NOT EXISTS``).
+    ``busy_timeout_ms`` bounds every wait for another process's lock. ``pause`` and ``time_ns`` are
+    the thread's sleep (seconds) and the wall clock for stamps; tests pass their own.
+
+    ``ResourceUnavailable`` from here has outcome ``retry`` where certainly nothing was applied, and
+    ``unknown`` only where a commit failed half-way; either way the same attempts may be sent again,
+    because the ledger knows what it has done.
+    """
+
+    kind: ClassVar[str] = "sqlite"
+
+    def __init__(
+        self,
+        name: str,
+        path: Path | str,
+        effects: Mapping[str, SqliteEffect],
+        *,
+        cluster_id: str,
+        schema: str = "",
+        batch_limit: int = 512,
+        busy_timeout_ms: int = 2_000,
+        pause: Callable[[float], None] = time.sleep,
+        time_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        if not cluster_id:
+            raise ConfigurationError(f"resource {name!r} has no cluster id to fence by")
+        self.name = name
+        self.guarantee = Guarantee.FENCED
+        self.effects = frozenset(effects)
+        self.batch_limit = batch_limit
+        self.concurrency = 1  # SQLite has one writer; side by side they would only wait for it.
+        self._cluster_id = cluster_id
+        self._effects = dict(effects)
+        self._statements = {effect: Statement(name, effect, definition.sql) for effect, definition in effects.items()}
+        self._connection = SqliteConnection(
+            name, Path(path).absolute(), schema=schema, busy_timeout_ms=busy_timeout_ms
+        )
+        self._pause = pause
+        self._time_ns = time_ns
+        self._claimed_generation = 0
+        # One thread of its own: sqlite3 blocks, and must block neither a loop nor the default pool.
+        self._thread: ThreadPoolExecutor | None = None
+
+    # -- the port: a thin asyncio shell ---------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Open or create the file, run the schema, check every statement.
+
+        Raises :class:`ConfigurationError` (a statement or the schema is wrong, the directory is
+        missing, the file is no database) or :class:`ResourceUnavailable` (locked, disk trouble).
+        """
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"resource-{self.name}")
+        missing = await self._call(self._open)
+        for effect, why in missing.items():
+            _log.warning("effect waits for its table", resource=self.name, effect=effect, reason=why)
+
+    async def claim(self, token: FencingToken, holder: str) -> Fence | None:
+        return await self._call(lambda: self._claim(token, holder))
+
+    async def execute(self, token: FencingToken, holder: str, attempts: Sequence[Attempt]) -> list[AttemptOutcome]:
+        if len(attempts) > self.batch_limit:
+            raise AssertionError(f"{len(attempts)} attempts for a batch limit of {self.batch_limit}")
+        return await self._call(lambda: self._execute(token, holder, attempts))
+
+    async def fence(self) -> Fence | None:
+        return await self._call(self._read_fence)
+
+    async def close(self) -> None:
+        """Let what is under way end, then release the file. Safe to call twice."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        await asyncio.get_running_loop().run_in_executor(thread, self._connection.drop)
+        thread.shutdown(wait=False)
+
+    async def _call(self, work: Callable[[], T]) -> T:
+        if self._thread is None:
+            raise ResourceUnavailable(f"resource {self.name!r} is not open", outcome=Outcome.RETRY)
+        # Cancelling the wait does not stop the thread: the effect under way ends, and the next call
+        # queues behind it. Nothing of one resource ever runs side by side.
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    # -- on the thread -----------------------------------------------------------------------------
+
+    def _open(self) -> dict[str, str]:
+        connection = self._connection.open(create=self._connection.generation == 0)
+        return check_all(connection, self._statements.values())
+
+    def _read_fence(self) -> Fence | None:
+        connection = self._connection.open(create=False)
+        try:
+            stored = self._stored_fence(connection)
+        except sqlite3.Error as error:
+            self._connection.drop()
+            raise self._connection.unavailable(error, "cannot be read", outcome=Outcome.RETRY) from error
+        return None if stored is None else Fence(stored.token, stored.holder)
+
+    def _stored_fence(self, connection: sqlite3.Connection) -> StoredFence | None:
+        row = connection.execute(READ_FENCE, (self.name,)).fetchone()
+        if row is None:
+            return None
+        cluster, incarnation, term, holder = row
+        return StoredFence(self.name, cluster, FencingToken(incarnation, term), holder)
+
+    def _claim(self, token: FencingToken, holder: str) -> Fence | None:
+        refused: FenceError | None = None
+        with self._connection.transaction() as connection:
+            stored = self._stored_fence(connection)
+            try:
+                self._pass_fence(connection, stored, token, holder)
+            except FenceError as error:
+                refused = error
+                self._record_refusal(connection, error, token, holder, stored, [])
+        if refused is not None:
+            raise refused
+        self._claimed_generation = self._connection.generation
+        return None if stored is None else Fence(stored.token, stored.holder)
+
+    def _execute(self, token: FencingToken, holder: str, attempts: Sequence[Attempt]) -> list[AttemptOutcome]:
+        self._think(attempts)
+        try:
+            return self._transact(token, holder, Batch(attempts, self._statements, careful=False))
+        except Again:
+            pass
+        except CommitRefused:
+            return self._execute_singly(token, holder, attempts)
+        try:
+            return self._settle(token, holder, Batch(attempts, self._statements, careful=True))
+        except CommitRefused:
+            return self._execute_singly(token, holder, attempts)
+
+    def _think(self, attempts: Sequence[Attempt]) -> None:
+        """The declared pause, before the transaction: a frozen holder must not hold the write lock."""
+        known = self._effects
+        pause_ns = max((known[attempt.effect].think_ns for attempt in attempts if attempt.effect in known), default=0)
+        if pause_ns:
+            self._pause(pause_ns / 1e9)
+
+    def _settle(self, token: FencingToken, holder: str, batch: Batch) -> list[AttemptOutcome]:
+        """Rounds until one commits. Each that does not has decided at least one attempt for good."""
+        while True:
+            try:
+                return self._transact(token, holder, batch)
+            except Again:
+                continue
+
+    def _execute_singly(self, token: FencingToken, holder: str, attempts: Sequence[Attempt]) -> list[AttemptOutcome]:
+        """A transaction each: a deferred constraint speaks up only at COMMIT, and does not say for whom."""
+        outcomes: list[AttemptOutcome] = []
+        blocked: set[str] = set()
+        for position, attempt in enumerate(attempts):
+            if attempt.lane and attempt.lane in blocked:
+                outcomes.append(behind(attempt))
+                continue
+            try:
+                (outcome,) = self._settle(token, holder, Batch([attempt], self._statements, careful=True))
+            except CommitRefused as error:
+                outcome = AttemptOutcome(AttemptStatus.FAILED, b"", str(error), False)
+            except (FenceError, ResourceUnavailable) as error:
+                if not position:
+                    raise
+                # Earlier ones are decided and must be told of; the next batch will hear the error.
+                # One whose commit failed half-way may be in: UNKNOWN until the ledger is asked again.
+                unknown = error.outcome is Outcome.UNKNOWN
+                status = AttemptStatus.UNKNOWN if unknown else AttemptStatus.NOT_ATTEMPTED
+                outcomes.append(AttemptOutcome(status, b"", error.message, False))
+                rest = AttemptOutcome(AttemptStatus.NOT_ATTEMPTED, b"", error.message, False)
+                return outcomes + [rest] * (len(attempts) - position - 1)
+            outcomes.append(outcome)
+            if outcome.status is not AttemptStatus.SUCCEEDED:
+                blocked.add(attempt.lane)
+        return outcomes
+
+    def _transact(self, token: FencingToken, holder: str, batch: Batch) -> list[AttemptOutcome]:
+        """One transaction over the batch. Raises :class:`Again` if it must be run once more."""
+        refused: FenceError | None = None
+        with self._connection.transaction() as connection:
+            self._check_claimed()
+            stored = self._stored_fence(connection)
+            try:
+                self._pass_fence(connection, stored, token, holder)
+            except FenceError as error:
+                # Nothing was written so far: what commits now is the record of the refusal alone.
+                refused = error
+                operations = [attempt.operation_id for attempt in batch.attempts]
+                self._record_refusal(connection, error, token, holder, stored, operations)
+            else:
+                known = self._known(connection, batch.attempts)
+                batch.run(connection, token, known, self._lane_marks(connection, batch.attempts))
+                self._record(connection, token, holder, batch)
+        if refused is not None:
+            raise refused
+        return batch.outcomes
+
+    def _check_claimed(self) -> None:
+        """A file that took the place of the one in use must be claimed again first (rule 5)."""
+        if self._connection.generation > max(self._claimed_generation, 1):
+            raise ResourceUnavailable(
+                f"resource {self.name!r}: its file was replaced, and has not been claimed since",
+                next_step="nothing: it is claimed again before it is used",
+                outcome=Outcome.RETRY,
+            )
+
+    # -- the parts of the transaction --------------------------------------------------------------
+
+    def _pass_fence(
+        self, connection: sqlite3.Connection, stored: StoredFence | None, token: FencingToken, holder: str
+    ) -> None:
+        if check_fence(self.name, stored, self._cluster_id, token, holder):
+            connection.execute(WRITE_FENCE, (self.name, self._cluster_id, *token, holder))
+            connection.execute(WRITE_CLAIM, (self.name, *token, holder, self._time_ns()))
+
+    def _known(self, connection: sqlite3.Connection, attempts: Sequence[Attempt]) -> dict[str, Known]:
+        """What is applied already, of all attempts at once."""
+        if len(attempts) == 1:
+            rows = connection.execute(READ_OPERATION, (attempts[0].operation_id, self.name))
+        else:
+            ids = json.dumps([attempt.operation_id for attempt in attempts])
+            rows = connection.execute(READ_OPERATIONS, (ids, self.name))
+        return {operation_id: Known(digest, result) for operation_id, digest, result in rows}
+
+    def _lane_marks(
+        self, connection: sqlite3.Connection, attempts: Sequence[Attempt]
+    ) -> dict[str, tuple[int, int]]:
+        lanes = {attempt.lane for attempt in attempts if attempt.lane}
+        if not lanes:
+            return {}
+        rows = connection.execute(READ_LANES, (self.name, json.dumps(list(lanes))))
+        return {lane: (incarnation, log_index) for lane, incarnation, log_index in rows}
+
+    def _record(self, connection: sqlite3.Connection, token: FencingToken, holder: str, batch: Batch) -> None:
+        now_ns = self._time_ns()
+        connection.executemany(
+            WRITE_OPERATION,
+            [
+                (
+                    self.name,
+                    attempt.operation_id,
+                    attempt.digest,
+                    attempt.effect,
+                    attempt.lane,
+                    attempt.index,
+                    *token,
+                    holder,
+                    attempt.number,
+                    result,
+                    now_ns,
+                )
+                for attempt, result in batch.applied
+            ],
+        )
+        connection.executemany(WRITE_LANE, [(self.name, lane, *place) for lane, place in batch.lanes.items()])
+
+    def _record_refusal(
+        self,
+        connection: sqlite3.Connection,
+        error: FenceError,
+        token: FencingToken,
+        holder: str,
+        stored: StoredFence | None,
+        operations: list[str],
+    ) -> None:
+        """Keep the proof where the fence is. The refusal stands even if this cannot be written."""
+        _log.warning(
+            "refused at the fence", resource=self.name, code=error.code, token=str(token), operations=len(operations)
+        )
+        if stored is None or stored.cluster != self._cluster_id:
+            return  # Another cluster's ledger is not ours to write into.
+        row = (
+            self.name,
+            self._time_ns(),
+            *token,
+            holder,
+            *stored.token,
+            stored.holder,
+            len(operations),
+            json.dumps(operations),
+            error.code,
+        )
+        try:
+            connection.execute(WRITE_REFUSAL, row)
+            connection.execute(FORGET_REFUSALS)
+        except sqlite3.Error as failure:
+            _log.warning("refusal could not be recorded", resource=self.name, error=str(failure))

@@ -1,0 +1,99 @@
+"""Where effects run: never on the loop that keeps the node alive, unless an embedder says so.
+
+A handler may block. On a loop of its own it then costs other handlers their time, not the node its
+leadership (scenario S40).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+Completion = Callable[[Any, BaseException | None], None]
+"""Called on the node's loop with a result or an error."""
+
+
+class EffectsRuntime(Protocol):
+    def run(self, work: Callable[[], Coroutine[Any, Any, Any]], done: Completion) -> None:
+        """Run ``work()`` on the effects loop; call ``done`` on the node's loop when it has ended."""
+
+    async def close(self) -> None:
+        """Cancel what still runs, wait for it to end, bounded."""
+
+
+class ThreadRuntime:
+    """A thread with an event loop for effects; one hop there and one back for a whole batch."""
+
+    def __init__(self, node_loop: asyncio.AbstractEventLoop, *, close_timeout_s: float = 2.0) -> None:
+        self._node_loop = node_loop
+        self._close_timeout_s = close_timeout_s
+        self._loop = asyncio.new_event_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._thread = threading.Thread(target=self._main, name="fencepost-effects", daemon=True)
+        self._thread.start()
+
+    def _main(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        self._loop.close()
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, Any]], done: Completion) -> None:
+        self._loop.call_soon_threadsafe(self._start, work, done)
+
+    def _start(self, work: Callable[[], Coroutine[Any, Any, Any]], done: Completion) -> None:
+        task = self._loop.create_task(self._carry(work, done))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _carry(self, work: Callable[[], Coroutine[Any, Any, Any]], done: Completion) -> None:
+        result: Any = None
+        error: BaseException | None = None
+        try:
+            result = await work()
+        except BaseException as raised:  # Cancellation too: whoever waits must hear that it ended.
+            error = raised
+        try:
+            self._node_loop.call_soon_threadsafe(done, result, error)
+        except RuntimeError:
+            pass  # The node's loop has closed; nobody is left to tell.
+
+    async def close(self) -> None:
+        def cancel() -> None:
+            for task in self._tasks:
+                task.cancel()
+
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(cancel)
+            deadline = asyncio.get_running_loop().time() + self._close_timeout_s
+            while self._tasks and asyncio.get_running_loop().time() < deadline:
+                await asyncio.sleep(0.01)  # noqa: ASYNC110 - the tasks are another loop's
+            self._loop.call_soon_threadsafe(self._loop.stop)
+
+
+class LocalRuntime:
+    """Effects on the node's own loop: for embedders whose handlers never block, and for tests."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, Any]], done: Completion) -> None:
+        task = self._loop.create_task(self._carry(work, done))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _carry(self, work: Callable[[], Coroutine[Any, Any, Any]], done: Completion) -> None:
+        try:
+            result = await work()
+        except BaseException as raised:
+            done(None, raised)
+            return
+        done(result, None)
+
+    async def close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=2.0)

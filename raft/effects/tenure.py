@@ -1,0 +1,299 @@
+"""One leader's time in office: activation of every resource, then dispatch, until revoked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import structlog
+
+from ..core.entry import Entry, EntryKind
+from ..core.errors import DuplicateGeneration, FencepostError, StaleLeader
+from ..core.token import FencingToken
+from ..outbox.codec import Activation, Election, encode
+from ..outbox.machine import OutboxMachine
+from ..outbox.operation import Operation
+from ..ports import Clock, Fence, Randomness, Resource
+from .activation import ActivationState, StageClock
+from .authority import Authority
+from .dispatcher import Dispatcher, Proposer
+from .policy import RetryPolicy
+from .runtime import EffectsRuntime
+
+_LOG = structlog.get_logger("fencepost.effects")
+
+CLAIM_RETRY_MIN_S = 0.1
+CLAIM_RETRY_MAX_S = 2.0
+
+
+class NodeLoop(Proposer, Protocol):
+    """The part of the node's loop that a tenure needs."""
+
+    def step_down(self, reason: str) -> None: ...
+
+    def holds_lease(self) -> bool: ...
+
+    def term_start_index(self) -> int:
+        """Index of this leader's no-op."""
+
+    def last_leader_contact_ns(self) -> int:
+        """When another leader was last heard, monotonic nanoseconds; 0 if never."""
+
+
+class _Seat:
+    """One resource within a tenure."""
+
+    __slots__ = ("claim_failures", "claiming", "dispatcher", "filled", "last_error", "resource", "state")
+
+    def __init__(self, resource: Resource, dispatcher: Dispatcher) -> None:
+        self.resource = resource
+        self.dispatcher = dispatcher
+        self.state = ActivationState.ELECTED
+        self.filled = False
+        """The queue has been filled from the replicated state; from then on, new commands are offered."""
+        self.claiming = False
+        self.claim_failures = 0
+        self.last_error = ""
+
+
+class Tenure:
+    """Made when this node becomes leader, revoked when it stops being that. Never valid again."""
+
+    def __init__(
+        self,
+        *,
+        node_id: str,
+        token: FencingToken,
+        holder: str,
+        node_loop: NodeLoop,
+        machine: OutboxMachine,
+        resources: Mapping[str, Resource],
+        policies: Mapping[str, RetryPolicy],
+        runtime: EffectsRuntime,
+        clock: Clock,
+        randomness: Randomness,
+        loop: asyncio.AbstractEventLoop,
+        stages: StageClock,
+        stale_refusals: dict[str, int],
+    ) -> None:
+        self.authority = Authority(token, holder, node_loop.holds_lease)
+        self._node_id = node_id
+        self._node_loop = node_loop
+        self._machine = machine
+        self._runtime = runtime
+        self._clock = clock
+        self._randomness = randomness
+        self._loop = loop
+        self._stages = stages
+        self._stale_refusals = stale_refusals
+        self._term_start_index = node_loop.term_start_index()
+        self._recovered = False
+        self._draining = False
+        self._activated: list[str] = []
+        self._recorded: list[str] = []
+        self._sink = _ActivationSink(self)
+        self._seats = {
+            name: _Seat(
+                resource,
+                Dispatcher(
+                    resource=resource,
+                    authority=self.authority,
+                    proposer=node_loop,
+                    runtime=runtime,
+                    clock=clock,
+                    randomness=randomness,
+                    policy=policies[name],
+                    on_trouble=lambda error, name=name: self._trouble(name, error),  # type: ignore[misc]
+                    on_executed=self._executed,
+                ),
+            )
+            for name, resource in resources.items()
+        }
+
+    # -- what the log says ------------------------------------------------------------------------
+
+    def entries_applied(self, last_applied: int) -> list[str]:
+        """Entries up to ``last_applied`` are applied. Returns resources whose queue was just filled
+        from the state, which holds what those very entries committed."""
+        if not self._recovered:
+            for seat in self._seats.values():
+                seat.state = ActivationState.RECOVERING
+            if last_applied < self._term_start_index:
+                return []
+            # Everything that predecessors committed is applied here now: the barrier (S54).
+            self._recovered = True
+            self._stages.reached("catch-up", self._clock.monotonic_ns())
+            for name in self._seats:
+                self._claim(name)
+        activated, self._activated = self._activated, []
+        for name in activated:
+            self._activate(name)
+        return activated
+
+    def offer(self, operation: Operation) -> None:
+        """A new command was committed."""
+        seat = self._seats.get(operation.resource)
+        if seat is not None and seat.filled:
+            seat.dispatcher.offer(operation)
+
+    def _activate(self, name: str) -> None:
+        seat = self._seats[name]
+        if not seat.filled:
+            seat.filled = True
+            for operation in self._machine.pending.get(name, {}).values():
+                seat.dispatcher.offer(operation)
+        seat.state = ActivationState.DRAINING if self._draining else ActivationState.ACTIVE
+        if not self._draining:
+            seat.dispatcher.resume()
+        _LOG.info("resource active", resource=name, token=str(self.authority.token))
+        if all(other.filled for other in self._seats.values()):
+            self._stages.reached("reconcile", self._clock.monotonic_ns())
+            self._record_election()
+
+    # -- fencing ----------------------------------------------------------------------------------
+
+    def _claim(self, name: str) -> None:
+        seat = self._seats[name]
+        if seat.claiming or self.authority.revoked:
+            return
+        seat.claiming = True
+        seat.state = ActivationState.FENCING
+        token, holder, resource = self.authority.token, self.authority.holder, seat.resource
+
+        async def claim() -> Fence | None:
+            await resource.open()
+            return await resource.claim(token, holder)
+
+        self._runtime.run(claim, lambda previous, error: self._claimed(name, previous, error))
+
+    def _claimed(self, name: str, previous: Fence | None, error: BaseException | None) -> None:
+        seat = self._seats[name]
+        seat.claiming = False
+        if self.authority.revoked:
+            return
+        if error is not None:
+            self._trouble(name, error)
+            return
+        seat.claim_failures = 0
+        seat.last_error = ""
+        seat.state = ActivationState.RECONCILING
+        _LOG.info(
+            "fence claimed",
+            resource=name,
+            token=str(self.authority.token),
+            previous=str(previous.token) if previous is not None else "",
+        )
+        if all(other.state in (ActivationState.RECONCILING, ActivationState.ACTIVE) for other in self._seats.values()):
+            self._stages.reached("fence", self._clock.monotonic_ns())
+        entry = Activation(name, self.authority.token, self.authority.holder, seat.resource.guarantee.value)
+        self._node_loop.propose_internal(EntryKind.OUTBOX, (encode(entry),), self._sink, (name,))
+
+    def _trouble(self, name: str, error: BaseException) -> None:
+        """A resource refused this node's token, or could not be reached."""
+        if self.authority.revoked:
+            if isinstance(error, StaleLeader):
+                self._stale_refusals[name] += 1
+                _LOG.warning("late write refused", resource=name, token=str(self.authority.token), error=str(error))
+            return
+        seat = self._seats[name]
+        seat.dispatcher.suspend()
+        seat.last_error = str(error)
+        if isinstance(error, StaleLeader):
+            self._stale_refusals[name] += 1
+            _LOG.error("generation_regression", resource=name, token=str(self.authority.token), error=str(error))
+            self._node_loop.step_down(f"resource {name} has seen a higher token")
+            return
+        if isinstance(error, DuplicateGeneration):
+            _LOG.critical("duplicate_generation", resource=name, token=str(self.authority.token), error=str(error))
+            self._node_loop.step_down(f"resource {name} has another holder of this token")
+            return
+        # Out of reach, or misconfigured: its own lanes wait in FENCING, the others go on.
+        seat.state = ActivationState.FENCING
+        seat.claim_failures += 1
+        delay = min(CLAIM_RETRY_MIN_S * 2 ** min(seat.claim_failures - 1, 10), CLAIM_RETRY_MAX_S)
+        code = error.code if isinstance(error, FencepostError) else type(error).__name__
+        _LOG.warning("resource not active", resource=name, code=code, error=str(error), retry_s=delay)
+        self._loop.call_later(delay, self._claim, name)
+
+    # -- acting -----------------------------------------------------------------------------------
+
+    def pump(self, now: int) -> None:
+        for seat in self._seats.values():
+            seat.dispatcher.pump()
+
+    def next_wake_ns(self) -> int:
+        times = [wake for seat in self._seats.values() if (wake := seat.dispatcher.next_wake_ns())]
+        return min(times, default=0)
+
+    def _executed(self, succeeded: int) -> None:
+        if not self._stages.has("first-effect"):
+            self._stages.reached("first-effect", self._clock.monotonic_ns())
+            self._record_election()
+
+    def _record_election(self) -> None:
+        """Put on record what this change of leader has cost so far."""
+        stages = self._stages.seconds()
+        names = [stage.stage for stage in stages]
+        if names == self._recorded or "reconcile" not in names:
+            return
+        self._recorded = names
+        entry = Election(self._node_id, self.authority.token, stages)
+        self._node_loop.propose_internal(EntryKind.OUTBOX, (encode(entry),), self._sink, ("",))
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        self._draining = True
+        for seat in self._seats.values():
+            seat.dispatcher.suspend()
+            if seat.state is ActivationState.ACTIVE:
+                seat.state = ActivationState.DRAINING
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is under way and every outcome has been heard of."""
+        return all(seat.dispatcher.idle and not seat.dispatcher.in_flight for seat in self._seats.values())
+
+    def revoke(self) -> None:
+        self.authority.revoke()
+        for seat in self._seats.values():
+            seat.state = ActivationState.REVOKED
+            seat.dispatcher.suspend()
+
+    def status(self, name: str) -> dict[str, Any]:
+        seat = self._seats[name]
+        token = self.authority.token
+        return {
+            "activation": seat.state.value,
+            "token": {"incarnation": str(token.incarnation), "term": str(token.term)},
+            "in_flight": seat.dispatcher.in_flight,
+            "last_error": seat.last_error,
+        }
+
+    def activation_applied(self, name: str) -> None:
+        self._activated.append(name)
+
+
+class _ActivationSink:
+    """Hears of activation entries (keys: resource names) and election records (key: "")."""
+
+    def __init__(self, tenure: Tenure) -> None:
+        self._tenure = tenure
+
+    def accepted(self, keys: Sequence[str], first_index: int, term: int) -> None:
+        pass
+
+    def refused(self, keys: Sequence[str], code: str, leader: str) -> None:
+        pass  # Only a leader that is one no longer is refused; its tenure is being revoked.
+
+    def applied(self, keys: Sequence[str], entries: Sequence[Entry], results: Sequence[Any]) -> None:
+        for name in keys:
+            if name:
+                self._tenure.activation_applied(name)
+
+    def lost(self, keys: Sequence[str]) -> None:
+        pass
+
+    def unknown(self, keys: Sequence[str]) -> None:
+        pass
