@@ -9,10 +9,11 @@ write lock, and whoever comes second sees what the first one left.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ClassVar, TypeVar
@@ -155,16 +156,13 @@ class SqliteResource:
         return StoredFence(self.name, cluster, FencingToken(incarnation, term), holder)
 
     def _claim(self, token: FencingToken, holder: str) -> Fence | None:
-        refused: FenceError | None = None
-        with self._connection.transaction() as connection:
+        with self._refusable() as refusal, self._connection.transaction() as connection:
             stored = self._stored_fence(connection)
             try:
                 self._pass_fence(connection, stored, token, holder)
             except FenceError as error:
-                refused = error
+                refusal.append(error)
                 self._record_refusal(connection, error, token, holder, stored, [])
-        if refused is not None:
-            raise refused
         self._claimed_generation = self._connection.generation
         return None if stored is None else Fence(stored.token, stored.holder)
 
@@ -225,24 +223,34 @@ class SqliteResource:
 
     def _transact(self, token: FencingToken, holder: str, batch: Batch) -> list[AttemptOutcome]:
         """One transaction over the batch. Raises :class:`Again` if it must be run once more."""
-        refused: FenceError | None = None
-        with self._connection.transaction() as connection:
+        with self._refusable() as refusal, self._connection.transaction() as connection:
             self._check_claimed()
             stored = self._stored_fence(connection)
             try:
                 self._pass_fence(connection, stored, token, holder)
             except FenceError as error:
                 # Nothing was written so far: what commits now is the record of the refusal alone.
-                refused = error
+                refusal.append(error)
                 operations = [attempt.operation_id for attempt in batch.attempts]
                 self._record_refusal(connection, error, token, holder, stored, operations)
             else:
                 known = self._known(connection, batch.attempts)
                 batch.run(connection, token, known, self._lane_marks(connection, batch.attempts))
                 self._record(connection, token, holder, batch)
-        if refused is not None:
-            raise refused
         return batch.outcomes
+
+    @staticmethod
+    @contextlib.contextmanager
+    def _refusable() -> Iterator[list[FenceError]]:
+        """Raises the refusal put into the list, once its record is committed, or cannot be."""
+        refusal: list[FenceError] = []
+        try:
+            yield refusal
+        except (ResourceUnavailable, CommitRefused):
+            if not refusal:
+                raise
+        if refusal:
+            raise refusal[0]
 
     def _check_claimed(self) -> None:
         """A file that took the place of the one in use must be claimed again first (rule 5)."""

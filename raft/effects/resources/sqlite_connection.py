@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -91,9 +92,18 @@ class SqliteConnection:
 
     def _write_ahead(self, connection: sqlite3.Connection) -> None:
         """Readers beside the writer, one sync a commit. Where the file system cannot, a rollback journal."""
-        (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
-        if mode != "wal":
-            connection.execute("PRAGMA journal_mode=WAL")
+        deadline_ns = time.monotonic_ns() + self._busy_timeout_ms * 1_000_000
+        while True:
+            try:
+                (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+                if mode != "wal":
+                    connection.execute("PRAGMA journal_mode=WAL")
+                return
+            except sqlite3.OperationalError as error:
+                # Changing the mode does not wait for locks by itself, and all nodes start at once.
+                if primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic_ns() > deadline_ns:
+                    raise
+                time.sleep(0.02)
 
     def _check_format(self, connection: sqlite3.Connection) -> None:
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'fencepost_format'").fetchone():

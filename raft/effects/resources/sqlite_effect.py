@@ -81,7 +81,7 @@ class Statement:
         try:
             connection.execute(f"EXPLAIN {self.sql}", names).close()
         except sqlite3.OperationalError as error:
-            if str(error).startswith(("no such table", "no such column", "no such view")) or " has no column " in str(error):
+            if str(error).startswith(("no such table", "no such column")) or " has no column " in str(error):
                 raise TableMissing(str(error)) from error
             raise self._error(str(error)) from error
         except (sqlite3.DatabaseError, sqlite3.Warning) as error:
