@@ -10,7 +10,7 @@ import click
 from ..settings import Kind
 
 
-class SettingType(click.ParamType):
+class SettingType(click.ParamType[Any]):
     """A click type from a kind of setting: durations become nanoseconds, sizes bytes."""
 
     def __init__(self, kind: Kind) -> None:

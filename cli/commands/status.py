@@ -89,6 +89,7 @@ def _row(endpoint: str, answer: Any) -> dict[str, Any]:
             "resources": {}, "peers": {},
         }  # fmt: skip
     resources = answer.get("resources") or {}
+    errors = [f"{name}: {each['last_error']}" for name, each in resources.items() if each.get("last_error")]
     return {
         "endpoint": endpoint,
         "reachable": True,
@@ -100,10 +101,7 @@ def _row(endpoint: str, answer: Any) -> dict[str, Any]:
         "applied": answer["applied_index"],
         "activation": {name: str(each.get("activation", "")) for name, each in resources.items()},
         "pending": sum(int(each.get("pending") or 0) for each in resources.values()),
-        "error": "; ".join(
-            f"{name}: {each['last_error']}" for name, each in resources.items() if each.get("last_error")
-        )
-        or None,
+        "error": "; ".join(errors) or None,
         "resources": resources,
         "peers": answer.get("peers") or {},
         "uptime_s": answer.get("uptime_s"),

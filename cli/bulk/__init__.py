@@ -1,0 +1,1 @@
+"""Submitting many commands from JSON lines."""

@@ -1,0 +1,66 @@
+"""Payloads and operation ids, as a submitter makes them."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from typing import Any, NoReturn
+
+from ..raft.core.errors import CommandInvalid
+from ..raft.outbox.codec import canonical_json
+
+
+def new_operation_id() -> str:
+    """A UUIDv7 (RFC 9562): it carries the time, so that an expired one is known from a new one."""
+    milliseconds = time.time_ns() // 1_000_000
+    random = int.from_bytes(os.urandom(10), "big")
+    value = (milliseconds & (1 << 48) - 1) << 80 | 7 << 76 | (random >> 68) << 64 | 2 << 62 | random & (1 << 62) - 1
+    return str(uuid.UUID(int=value))
+
+
+def parse_json(text: str) -> Any:
+    """JSON, strictly: no NaN, no key twice. Raises :class:`CommandInvalid`; nothing was sent."""
+    try:
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}" if "\n" in text.strip() else f"column {error.colno}"
+        raise CommandInvalid(f"the payload is not JSON: {error.msg} at {where}; nothing was committed") from error
+    except RecursionError as error:
+        raise CommandInvalid("the payload is nested too deeply; nothing was committed") from error
+    except ValueError as error:
+        raise CommandInvalid(f"the payload is not JSON: {error}; nothing was committed") from error
+
+
+def canonical(value: Any) -> bytes:
+    """The canonical bytes of a payload. Raises :class:`CommandInvalid`."""
+    try:
+        return canonical_json(value)
+    except UnicodeEncodeError as error:
+        raise CommandInvalid("the payload has a lone surrogate, no valid text; nothing was committed") from error
+    except ValueError as error:
+        raise CommandInvalid(f"the payload cannot be encoded: {error}; nothing was committed") from error
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"key {twice!r} stands twice in one object")
+    return found
+
+
+def decode_result(data: bytes) -> Any:
+    """A result as JSON where it is JSON, else as text."""
+    if not data:
+        return None
+    try:
+        return json.loads(data)
+    except ValueError:
+        return data.decode("utf-8", "backslashreplace")
