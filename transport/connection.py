@@ -17,6 +17,7 @@ from .framing import BODY_BYTES_MAX, FrameDecoder
 _PING = int(FrameType.PING)
 _PONG = int(FrameType.PONG)
 
+GATHERED_BYTES_MAX = 1024 * 1024
 STUCK_FRAME_SWEEPS = 120
 """A frame that stays unfinished for so many sweeps ends the connection: a byte a second is no peer."""
 
@@ -30,6 +31,7 @@ class FramedConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._corked = False
         self._gathered: list[bytes] = []
+        self._gathered_bytes = 0
         self.closed = False
         """No more is sent or received; ``connection_lost`` has come or will."""
         self.why = ""
@@ -103,6 +105,7 @@ class FramedConnection(asyncio.Protocol):
             self.why = str(exc) if exc is not None else "closed by the other end"
         self.closed = True
         self._gathered.clear()
+        self._gathered_bytes = 0
         self.ended()
 
     # -- what subclasses use ------------------------------------------------------------------------
@@ -118,6 +121,9 @@ class FramedConnection(asyncio.Protocol):
             return
         if self._corked:
             self._gathered.append(frame)
+            self._gathered_bytes += len(frame)
+            if self._gathered_bytes > GATHERED_BYTES_MAX:
+                self._uncork()  # Hand it on, so that the write limit sees it within the turn.
             return
         self._corked = True
         self._loop.call_soon(self._uncork)
@@ -129,6 +135,7 @@ class FramedConnection(asyncio.Protocol):
         if not gathered or self.closed or self._transport is None:
             return
         self._gathered = []
+        self._gathered_bytes = 0
         self._transport.write(gathered[0] if len(gathered) == 1 else b"".join(gathered))
 
     @property
@@ -136,7 +143,7 @@ class FramedConnection(asyncio.Protocol):
         """Bytes that were written here but not yet taken by the operating system."""
         if self._transport is None or self.closed:
             return 0
-        return self._transport.get_write_buffer_size() + sum(map(len, self._gathered))
+        return self._transport.get_write_buffer_size() + self._gathered_bytes
 
     def limit_writes(self, high_bytes: int) -> None:
         """Call ``overflowed`` when more than this waits to be taken by the operating system."""
@@ -163,6 +170,7 @@ class FramedConnection(asyncio.Protocol):
         self.why = self.why or why
         self.closed = True
         self._gathered.clear()
+        self._gathered_bytes = 0
         self._transport.abort()
 
     # -- silence ------------------------------------------------------------------------------------

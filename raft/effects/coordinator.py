@@ -7,17 +7,18 @@ An observer of the node's loop. Follows every role change and every applied entr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
 
 from ..core.entry import Entry
+from ..core.errors import FencepostError
 from ..core.events import Role, RoleChange
 from ..core.token import FencingToken
 from ..outbox.machine import OutboxMachine, SubmitResult
 from ..outbox.operation import Operation, OperationState
-from ..ports import Clock, Randomness, Resource
+from ..ports import Clock, Fence, Randomness, Resource
 from .activation import ActivationState, StageClock
 from .policy import RetryPolicy
 from .runtime import EffectsRuntime
@@ -183,6 +184,35 @@ class EffectsCoordinator:
         if activation["activation"] != ActivationState.ACTIVE.value:
             return f"resource {operation.resource!r} is {activation['activation']}: {activation['last_error']}".rstrip(": ")
         return ""
+
+    def fences(self, parameters: dict[str, Any], reply: Callable[[Any, FencepostError | None], None]) -> None:
+        """What every resource itself remembers as its highest token: ``resource.fences``."""
+        status = self.status()
+        body: dict[str, dict[str, Any]] = {}
+        if not self._resources:
+            reply({"resources": {}}, None)
+
+        def answered(name: str, fence: Fence | None, error: BaseException | None) -> None:
+            body[name] = {
+                "kind": status[name]["kind"],
+                "guarantee": status[name]["guarantee"],
+                "activation": status[name]["activation"],
+                "token": None
+                if fence is None
+                else {"incarnation": str(fence.token.incarnation), "term": str(fence.token.term)},
+                "holder": "" if fence is None else fence.holder,
+                "error": "" if error is None else str(error),
+            }
+            if len(body) == len(self._resources):
+                reply({"resources": dict(sorted(body.items()))}, None)
+
+        for name, resource in self._resources.items():
+
+            async def ask(resource: Resource = resource) -> Fence | None:
+                await resource.open()
+                return await resource.fence()
+
+            self._runtime.run(ask, lambda fence, error, name=name: answered(name, fence, error))  # type: ignore[misc]
 
     # -- inside -----------------------------------------------------------------------------------
 

@@ -173,6 +173,10 @@ class Tenure:
         if self.authority.revoked:
             return
         if error is not None:
+            if isinstance(error, StaleLeader):
+                # Won an election of this cluster, and the resource knows a later generation: terms
+                # have gone backwards somewhere (a restore without a raised incarnation, a foreign cluster).
+                _LOG.error("generation_regression", resource=name, token=str(self.authority.token), error=str(error))
             self._trouble(name, error)
             return
         seat.claim_failures = 0
@@ -191,17 +195,15 @@ class Tenure:
 
     def _trouble(self, name: str, error: BaseException) -> None:
         """A resource refused this node's token, or could not be reached."""
+        if isinstance(error, StaleLeader):
+            self._stale_refusals[name] += 1
+            _LOG.warning("stale token refused", resource=name, token=str(self.authority.token), error=str(error))
         if self.authority.revoked:
-            if isinstance(error, StaleLeader):
-                self._stale_refusals[name] += 1
-                _LOG.warning("late write refused", resource=name, token=str(self.authority.token), error=str(error))
             return
         seat = self._seats[name]
         seat.dispatcher.suspend()
         seat.last_error = str(error)
         if isinstance(error, StaleLeader):
-            self._stale_refusals[name] += 1
-            _LOG.error("generation_regression", resource=name, token=str(self.authority.token), error=str(error))
             self._node_loop.step_down(f"resource {name} has seen a higher token")
             return
         if isinstance(error, DuplicateGeneration):

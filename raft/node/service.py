@@ -21,6 +21,11 @@ from .loop import RaftLoop
 Query = Callable[[dict[str, Any]], Any]
 """Answers one method of ``call``: parameters in, JSON-like body out. May raise FencepostError."""
 
+Reply = Callable[[Any, FencepostError | None], None]
+
+SlowQuery = Callable[[dict[str, Any], Reply], None]
+"""The same, answering later through ``reply(body, error)``, on the node's loop."""
+
 _DONE = int(AnswerStatus.DONE)
 
 
@@ -46,12 +51,14 @@ class ClientService:
         machine: OutboxMachine,
         leader_address: Callable[[str], str],
         queries: dict[str, Query],
+        slow_queries: dict[str, SlowQuery] | None = None,
     ) -> None:
         """``leader_address(node_id)`` is where clients reach a node, as far as known, else ""."""
         self._loop = loop
         self._machine = machine
         self._leader_address = leader_address
         self._queries = queries
+        self._slow_queries = slow_queries or {}
         self._submissions = _SubmissionSink(self)
         self._proposals = _ProposalAnswers(self)
         self._answers: dict[Connection, list[Answer]] = {}
@@ -97,6 +104,17 @@ class ClientService:
         self._loop.propose(EntryKind.EMBEDDED, data, self._proposals, keys)
 
     def call(self, connection: Connection, request_id: int, method: str, parameters: dict[str, Any]) -> None:
+        slow = self._slow_queries.get(method)
+        if slow is not None:
+
+            def reply(body: Any, error: FencepostError | None) -> None:
+                if error is not None:
+                    connection.reply_error(request_id, error)
+                else:
+                    connection.reply(request_id, body)
+
+            slow(parameters, reply)
+            return
         query = self._queries.get(method)
         try:
             if query is None:
@@ -104,8 +122,10 @@ class ClientService:
             body = query(parameters)
         except FencepostError as error:
             connection.reply_error(request_id, error)
-            return
-        connection.reply(request_id, body)
+        except (TypeError, ValueError) as error:  # Parameters come from outside.
+            connection.reply_error(request_id, CommandInvalid(f"parameters of {method}: {error}"))
+        else:
+            connection.reply(request_id, body)
 
     def closed(self, connection: Connection) -> None:
         self._answers.pop(connection, None)

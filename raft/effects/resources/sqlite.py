@@ -24,7 +24,7 @@ from ...core.errors import ConfigurationError, FenceError, Outcome, ResourceUnav
 from ...core.token import FencingToken
 from ...ports import Attempt, AttemptOutcome, AttemptStatus, Fence, Guarantee
 from .ledger import StoredFence, check_fence
-from .sqlite_batch import Again, Batch, Known, behind
+from .sqlite_batch import BEHIND, Again, Batch, Known
 from .sqlite_connection import CommitRefused, SqliteConnection
 from .sqlite_effect import SqliteEffect, Statement, check_all
 from .sqlite_tables import (
@@ -200,7 +200,7 @@ class SqliteResource:
         blocked: set[str] = set()
         for position, attempt in enumerate(attempts):
             if attempt.lane and attempt.lane in blocked:
-                outcomes.append(behind(attempt))
+                outcomes.append(BEHIND)
                 continue
             try:
                 (outcome,) = self._settle(token, holder, Batch([attempt], self._statements, careful=True))

@@ -69,7 +69,7 @@ class Batch:
         for position, attempt in enumerate(self.attempts):
             lane = attempt.lane
             if lane and lane in blocked:
-                self.outcomes.append(behind(attempt))
+                self.outcomes.append(BEHIND)
                 continue
             before = known.get(attempt.operation_id)
             if before is not None:
@@ -143,9 +143,9 @@ class Batch:
         return _failed(error)
 
 
-def behind(attempt: Attempt) -> AttemptOutcome:
-    """For an attempt whose lane has one before it that did not succeed (S52)."""
-    return _waits(f"an earlier command of lane {attempt.lane!r} has not succeeded")
+BEHIND = AttemptOutcome(AttemptStatus.NOT_ATTEMPTED, b"", "", False)
+"""For an attempt whose lane has one before it that did not succeed (S52). Without a reason, unlike
+:func:`_waits`: nothing is wrong with this one, and nothing has to be put right before its turn."""
 
 
 def _succeeded(result: bytes) -> AttemptOutcome:

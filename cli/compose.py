@@ -1,0 +1,286 @@
+"""The composition root: every part of a running node is made here and handed what it needs."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import sys
+from importlib import metadata
+from typing import Any
+
+import structlog
+
+from ..raft.core.entry import Configuration, EntryKind
+from ..raft.core.errors import ConfigurationError, FencepostError
+from ..raft.core.options import Options
+from ..raft.core.step import Raft
+from ..raft.effects.coordinator import EffectsCoordinator
+from ..raft.effects.policy import RetryPolicy
+from ..raft.effects.resources.python import PythonResource
+from ..raft.effects.resources.sqlite import SqliteResource
+from ..raft.effects.resources.sqlite_effect import SqliteEffect
+from ..raft.effects.runtime import ThreadRuntime
+from ..raft.node.applier import Applier
+from ..raft.node.loop import RaftLoop
+from ..raft.node.plainlog import PlainLog
+from ..raft.node.queries import NodeQueries
+from ..raft.node.service import ClientService
+from ..raft.node.system import SystemClock, SystemRandomness
+from ..raft.outbox.machine import OutboxMachine
+from ..raft.ports import Resource
+from ..storage.identity import DataDirectory
+from ..storage.log_store import FileLogStore
+from ..transport.handshake import LocalNode
+from ..transport.listener import ClientListener
+from ..transport.peers import PeerTransport
+from .config import NodeConfiguration, SqliteResourceConfiguration, definitions_digest
+
+_LOG = structlog.get_logger("fencepost")
+
+DRAIN_TIMEOUT_S = 3.0
+"""How long a planned stop waits for effects under way. After it their outcome is the fence's business."""
+CLOSE_TIMEOUT_S = 2.0
+
+
+async def run_node(configuration: NodeConfiguration) -> int:
+    """Run one node until SIGTERM or SIGINT, or until it fails. Returns the process's exit code.
+
+    Raises ConfigurationError or StorageError when the node cannot even start.
+    """
+    node = ComposedNode(configuration)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        await node.start()
+        stopping = loop.create_task(stop.wait())
+        await asyncio.wait((stopping, node.loop.failed), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if node.loop.failed.done():
+            error = node.loop.failed.result()
+            return error.exit_code if isinstance(error, FencepostError) else 1
+        await node.drain()
+        return 0
+    finally:
+        await node.close()
+
+
+class ComposedNode:
+    """All parts of one node. ``start`` opens them from the disk outwards, ``close`` the other way round."""
+
+    def __init__(self, configuration: NodeConfiguration) -> None:
+        self.configuration = configuration
+        self.directory = DataDirectory.open(
+            configuration.node.data_dir,
+            cluster_id=configuration.cluster.id,
+            node_id=configuration.node.id,
+            voters=configuration.voters,
+        )
+        try:
+            self._compose()
+        except BaseException:
+            self.directory.close()
+            raise
+
+    def _compose(self) -> None:
+        configuration, directory = self.configuration, self.directory
+        loop = asyncio.get_running_loop()
+        clock, randomness = SystemClock(), SystemRandomness()
+        peers = _peer_addresses(configuration, directory)
+        self._log_store, recovered = FileLogStore.open(directory, segment_bytes=configuration.storage.segment_bytes)
+        _LOG.info(
+            "log recovered",
+            entries=len(recovered.entries),
+            term=recovered.hard_state.term,
+            torn_bytes=recovered.torn_bytes,
+            boot=directory.boot,
+        )
+        raft = Raft(
+            node_id=directory.node_id,
+            configuration=Configuration(tuple(sorted(directory.voters))),
+            hard_state=recovered.hard_state,
+            entries=recovered.entries,
+            commit_index=recovered.commit_index,
+            options=Options(
+                election_timeout=configuration.raft.election_timeout_ns,
+                heartbeat_interval=configuration.raft.heartbeat_ns,
+                stall_bound=configuration.raft.election_timeout_ns,
+            ),
+            between=randomness.between,
+            now=clock.monotonic_ns(),
+        )
+        machine = OutboxMachine()
+        applier = Applier({EntryKind.OUTBOX: machine, EntryKind.EMBEDDED: PlainLog()})
+        self.loop = RaftLoop(raft=raft, log_store=self._log_store, applier=applier, clock=clock, loop=loop)
+        self.resources = _make_resources(configuration)
+        self._runtime = ThreadRuntime(loop)
+        self.effects = EffectsCoordinator(
+            node_id=directory.node_id,
+            holder=f"{directory.node_id}/{directory.instance_id}/{directory.boot}",
+            incarnation=directory.incarnation,
+            node_loop=self.loop,
+            machine=machine,
+            resources=self.resources,
+            policies=_retry_policies(configuration),
+            runtime=self._runtime,
+            clock=clock,
+            randomness=randomness,
+            loop=loop,
+        )
+        identity = LocalNode(
+            directory.cluster_id,
+            directory.incarnation,
+            directory.node_id,
+            directory.instance_id,
+            configuration.node.client,
+        )
+        self.transport = PeerTransport(
+            identity,
+            configuration.node.peer,
+            peers,
+            self.loop,
+            known_instances=directory.known_instances(),
+            remember_instance=directory.remember_instance,
+            randomness=randomness,
+        )
+        self.loop.transport = self.transport
+        queries = NodeQueries(
+            loop=self.loop,
+            machine=machine,
+            identity={
+                "node_id": directory.node_id,
+                "cluster_id": directory.cluster_id,
+                "incarnation": directory.incarnation,
+                "version": metadata.version("fencepost"),
+                "boot": directory.boot,
+                "definitions_digest": definitions_digest(configuration),
+            },
+            links=self._links,
+            resources=self.effects.status,
+            waiting_reason=self.effects.waiting_reason,
+            leader_address=self._leader_address,
+        )
+        service = ClientService(
+            loop=self.loop,
+            machine=machine,
+            leader_address=self._leader_address,
+            queries=queries.methods(),
+            slow_queries={"resource.fences": self.effects.fences},
+        )
+        self.loop.observe(self.effects)
+        self.loop.observe(service)
+        self._listener = ClientListener(
+            configuration.node.client,
+            service,
+            identity,
+            connections_max=configuration.limits.client_connections,
+            unread_bytes_max=configuration.limits.client_buffer_bytes,
+        )
+
+    def _links(self) -> dict[str, dict[str, Any]]:
+        return {
+            peer: {
+                "connected": link.connected,
+                "client_address": link.client_address,
+                "dropped": link.dropped,
+                "queued_bytes": link.queued_bytes,
+                "last_error": link.last_error,
+            }
+            for peer, link in self.transport.links().items()
+        }
+
+    def _leader_address(self, node_id: str) -> str:
+        if node_id == self.directory.node_id:
+            return self.configuration.node.client
+        link = self.transport.links().get(node_id)
+        return link.client_address if link is not None else ""
+
+    async def start(self) -> None:
+        await self.transport.start()
+        await self._listener.start()
+        self.loop.start()
+        # What was made so far lives as long as the process: keep full collections from walking it,
+        # and make them rarer. A collection stops the loop for as long as it lasts (S40).
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(20_000, 50, 1000)
+        sys.setswitchinterval(0.001)
+        _LOG.info(
+            "node started",
+            node=self.directory.node_id,
+            peer=self.configuration.node.peer,
+            client=self._listener.address,
+            created=self.directory.created,
+        )
+
+    async def drain(self) -> None:
+        """A planned stop: finish what is under way, bounded."""
+        if not await self.effects.drain(DRAIN_TIMEOUT_S):
+            _LOG.warning("effects still under way at the end of the drain", seconds=DRAIN_TIMEOUT_S)
+
+    async def close(self) -> None:
+        """Authority first, then connections, then effects, the disk last. Every stage is bounded."""
+        self.loop.stop()
+        for close in (self._listener.close, self.transport.close, self._runtime.close):
+            await _bounded(close.__qualname__, close())
+        for resource in self.resources.values():
+            await _bounded(f"resource {resource.name}", resource.close())
+        # On a thread of its own: a disk that hangs must not keep the process from ending.
+        await _bounded("log", asyncio.to_thread(self._log_store.close))
+        self.directory.close()
+
+
+async def _bounded(what: str, closing: Any) -> None:
+    try:
+        async with asyncio.timeout(CLOSE_TIMEOUT_S):
+            await closing
+    except TimeoutError:
+        _LOG.warning("close took too long and was left", part=what, seconds=CLOSE_TIMEOUT_S)
+    except Exception:  # One part that cannot close must not keep the others from closing.
+        _LOG.exception("close failed", part=what)
+
+
+def _peer_addresses(configuration: NodeConfiguration, directory: DataDirectory) -> dict[str, str]:
+    """Addresses of the other voters. The membership of the data directory wins over the file (S57)."""
+    voters = [voter for voter in directory.voters if voter != directory.node_id]
+    missing = [voter for voter in voters if voter not in configuration.peers]
+    if missing:
+        raise ConfigurationError(
+            f"{configuration.source}: [peers] gives no address for {', '.join(missing)}, "
+            f"who are members of this cluster according to {directory.path}",
+            next_step="add them to [peers]",
+        )
+    extra = sorted(set(configuration.peers) - set(voters))
+    if extra:
+        _LOG.warning("peers that are no members are ignored", peers=extra, members=list(directory.voters))
+    return {voter: configuration.peers[voter] for voter in voters}
+
+
+def _make_resources(configuration: NodeConfiguration) -> dict[str, Resource]:
+    resources: dict[str, Resource] = {}
+    for name, settings in configuration.resources.items():
+        if isinstance(settings, SqliteResourceConfiguration):
+            resources[name] = SqliteResource(
+                name,
+                settings.path,
+                {effect: SqliteEffect(each.sql, each.think_ns) for effect, each in settings.effects.items()},
+                cluster_id=configuration.cluster.id,
+                schema=settings.schema,
+                batch_limit=settings.batch_limit,
+            )
+        else:
+            raise NotImplementedError(PythonResource)
+    return resources
+
+
+def _retry_policies(configuration: NodeConfiguration) -> dict[str, RetryPolicy]:
+    return {
+        name: RetryPolicy(
+            max_attempts=settings.max_attempts,
+            backoff_ns=settings.backoff_ns,
+            backoff_max_ns=settings.backoff_max_ns,
+        )
+        for name, settings in configuration.resources.items()
+    }

@@ -1,0 +1,194 @@
+"""The questions a node answers, method by method, as JSON-like bodies. Read only."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+from ..core.errors import CommandInvalid, NotFound
+from ..core.events import Role
+from ..core.progress import ProgressState
+from ..core.token import FencingToken
+from ..outbox.machine import OutboxMachine
+from ..outbox.operation import TERMINAL, Operation, OperationState
+from .loop import RaftLoop
+
+LIST_LIMIT_MAX = 1000
+LIST_SCAN_MAX = 50_000
+"""Commands looked at in one call; a page may be short, ``next_after`` says where to go on."""
+
+
+def token_json(token: FencingToken | None) -> dict[str, str] | None:
+    """Numbers of 64 bits travel as decimal strings in JSON (semantics section 2.8)."""
+    return None if token is None else {"incarnation": str(token.incarnation), "term": str(token.term)}
+
+
+class NodeQueries:
+    """``status``, ``command.get``, ``command.list`` and ``events``."""
+
+    def __init__(
+        self,
+        *,
+        loop: RaftLoop,
+        machine: OutboxMachine,
+        identity: dict[str, Any],
+        links: Callable[[], dict[str, dict[str, Any]]],
+        resources: Callable[[], dict[str, dict[str, Any]]],
+        waiting_reason: Callable[[Operation], str],
+        leader_address: Callable[[str], str],
+    ) -> None:
+        """``identity`` goes into every status as it stands. ``links()`` and ``resources()`` describe
+        peers and resources; ``waiting_reason(operation)`` says why a command stands still."""
+        self._loop = loop
+        self._machine = machine
+        self._identity = identity
+        self._links = links
+        self._resources = resources
+        self._waiting_reason = waiting_reason
+        self._leader_address = leader_address
+        self._started_at = loop.now()
+
+    def methods(self) -> dict[str, Callable[[dict[str, Any]], Any]]:
+        return {
+            "status": self.status,
+            "command.get": self.command_get,
+            "command.list": self.command_list,
+            "events": self.events,
+        }
+
+    def status(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        raft = self._loop.raft
+        links = self._links()
+        for peer, progress in raft.progress.items():
+            if peer in links:
+                links[peer]["match_index"] = progress.match_index
+                links[peer]["replicating"] = progress.state is ProgressState.REPLICATE
+        election = self._machine.elections[-1] if self._machine.elections else None
+        return {
+            **self._identity,
+            "role": raft.role.value,
+            "term": raft.current_term,
+            "leader": raft.leader,
+            "leader_client_address": self._leader_address(raft.leader) if raft.leader else "",
+            "confirmed": raft.role is Role.LEADER and self._loop.holds_lease(),
+            "commit_index": raft.commit_index,
+            "last_index": raft.log.last_index,
+            "applied_index": self._loop.applier.last_applied,
+            "voters": list(raft.configuration.voters),
+            "peers": links,
+            "resources": self._resources(),
+            "last_election": None if election is None else self._election(election),
+            "longest_loop_lag_ms": self._loop.longest_lag_ns / 1e6,
+            "uptime_s": (self._loop.now() - self._started_at) / 1e9,
+            "pid": os.getpid(),
+        }
+
+    @staticmethod
+    def _election(record: Any) -> dict[str, Any]:
+        election = record.election
+        return {
+            "index": record.index,
+            "time_ns": record.time_ns,
+            "node": election.node,
+            "token": token_json(election.token),
+            "stages": [{"stage": stage.stage, "seconds": stage.seconds} for stage in election.stages],
+        }
+
+    def command_get(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        operation_id = str(parameters.get("id", ""))
+        operation = self._machine.operations.get(operation_id)
+        if operation is None:
+            raise NotFound(
+                f"no command {operation_id!r} is applied on node {self._identity['node_id']}",
+                next_step="fencepost command list",
+            )
+        body = self._summary(operation)
+        body["payload"] = operation.payload.decode("utf-8", "replace")
+        body["waiting_reason"] = "" if operation.state in TERMINAL else self._waiting_reason(operation)
+        body["history"] = [
+            {
+                "index": row.index,
+                "time_ns": row.time_ns,
+                "state": str(row.state),
+                "attempt": row.attempt,
+                "token": token_json(row.token),
+                "note": row.note,
+            }
+            for row in operation.history
+        ]
+        return body
+
+    def _summary(self, operation: Operation) -> dict[str, Any]:
+        return {
+            "id": operation.operation_id,
+            "resource": operation.resource,
+            "effect": operation.effect,
+            "lane": operation.lane,
+            "state": operation.state.value,
+            "index": operation.index,
+            "term": operation.term,
+            "attempt": operation.attempt,
+            "failures": operation.failures,
+            "token": token_json(operation.token),
+            "submitted_ns": operation.submitted_ns,
+            "finished_ns": operation.finished_ns,
+            "result": _json_or_text(operation.result),
+            "error": operation.error,
+        }
+
+    def command_list(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        state, resource, lane = (parameters.get(name) for name in ("state", "resource", "lane"))
+        if state and state not in {known.value for known in OperationState}:
+            raise CommandInvalid(
+                f"no state {state!r}", next_step="one of: " + ", ".join(known.value for known in OperationState)
+            )
+        limit = max(1, min(int(parameters.get("limit") or 100), LIST_LIMIT_MAX))
+        after = int(parameters.get("after_index") or 0)
+        found: list[dict[str, Any]] = []
+        next_after = 0
+        scanned = 0
+        for index, operation in self._machine.by_index.items():
+            if index <= after:
+                continue
+            if len(found) == limit or scanned == LIST_SCAN_MAX:
+                next_after = last
+                break
+            scanned += 1
+            last = index
+            if (
+                (not state or operation.state == state)
+                and (not resource or operation.resource == resource)
+                and (lane is None or operation.lane == lane)
+            ):
+                found.append(self._summary(operation))
+        return {"commands": found, "next_after": next_after}
+
+    def events(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        after = int(parameters.get("after_index") or 0)
+        return {
+            "elections": [self._election(record) for record in self._machine.elections if record.index > after],
+            "activations": [
+                {
+                    "index": record.index,
+                    "time_ns": record.time_ns,
+                    "resource": record.activation.resource,
+                    "token": token_json(record.activation.token),
+                    "holder": record.activation.holder,
+                    "returned": record.returned,
+                    "in_doubt": record.in_doubt,
+                }
+                for record in self._machine.activations
+                if record.index > after
+            ],
+        }
+
+
+def _json_or_text(data: bytes) -> Any:
+    if not data:
+        return None
+    try:
+        return json.loads(data)
+    except ValueError:
+        return data.decode("utf-8", "replace")

@@ -1,0 +1,281 @@
+"""The link to one peer: dialled for ever, one task, one bounded queue, deadlines of its own.
+
+Nothing is shared between links but the loop, so that a peer that is silent, slow or gone costs the
+others nothing (scenario S35).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, NamedTuple, Protocol
+
+import structlog
+
+from ..raft.core.errors import FencepostError, FrameInvalid, HandshakeRefused, TransportError
+from ..raft.ports import Clock, Randomness
+from .address import Resolver, describe_failure, parse_address
+from .backoff import Backoff
+from .codec import FrameType, Hello, Welcome, encode_hello, error_of
+from .connection import FramedConnection
+from .outgoing import OutgoingQueue
+
+_WELCOME = int(FrameType.WELCOME)
+_REFUSE = int(FrameType.REFUSE)
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger("fencepost.transport")
+
+
+class PeerLimits(NamedTuple):
+    """The bounds of every peer link. Seconds, bytes, counts."""
+
+    connect_timeout_s: float = 1.0
+    """To resolve, connect and shake hands."""
+    ping_s: float = 0.5
+    missed_pings_max: int = 4
+    """Intervals in a row without a byte from the peer after which the link is closed."""
+    queue_bytes_max: int = 8 * 1024 * 1024
+    queue_count_max: int = 1024
+    write_buffer_bytes: int = 1024 * 1024
+    """Above this the operating system takes no more, and messages wait in the queue."""
+    backoff_first_s: float = 0.05
+    backoff_most_s: float = 1.0
+    connections_max: int = 128
+    """On the peer port, handshakes under way included."""
+    handshake_sweeps: int = 6
+    """Ping intervals within which a stranger on the peer port must finish the handshake."""
+
+
+class LinkStatus(NamedTuple):
+    """One peer's link, for ``status``."""
+
+    connected: bool
+    client_address: str
+    """Where clients reach the peer, as it last said; empty when it never did."""
+    since_ns: int
+    """Monotonic nanoseconds at which ``connected`` last changed."""
+    dropped: int
+    """Messages that were not sent: no link, or no room."""
+    queued_bytes: int
+    last_error: str
+
+
+class LinkOwner(Protocol):
+    def hello_to(self, peer: str) -> Hello: ...
+
+    def welcomed(self, peer: str, welcome: Welcome) -> None:
+        """Judge the peer. Raises :class:`HandshakeRefused`."""
+
+    def link_broke(self, peer: str) -> None:
+        """What was sent to the peer may be lost."""
+
+
+class DialledConnection(FramedConnection):
+    """The outgoing connection of a link: after the handshake it carries messages one way."""
+
+    def __init__(self, link: PeerLink) -> None:
+        super().__init__()
+        self._link = link
+        self.full = False
+        self.ready: asyncio.Future[None] = self._loop.create_future()
+        self.over: asyncio.Future[None] = self._loop.create_future()
+
+    def opened(self) -> None:
+        self.limit_writes(self._link.limits.write_buffer_bytes)
+        self.write(encode_hello(self._link.owner.hello_to(self._link.peer)))
+
+    def received(self, frame_type: int, body: Any) -> None:
+        if self.ready.done() or frame_type not in (_WELCOME, _REFUSE):
+            raise FrameInvalid(f"a {FrameType(frame_type).name} frame on a connection that only sends")
+        if frame_type == _REFUSE:
+            self._fail(error_of(body))
+            return
+        try:
+            self._link.owner.welcomed(self._link.peer, body)
+        except FencepostError as error:
+            self._fail(error)
+            return
+        self._link.client_address = body.client_address
+        self.shaken_hands()
+        self.ready.set_result(None)
+
+    def invalid(self, error: FrameInvalid) -> None:
+        self._fail(error)
+
+    def _fail(self, error: FencepostError) -> None:
+        if not self.ready.done():
+            self.ready.set_exception(error)
+            self.ready.exception()
+        self.abort(error.message)
+
+    def overflowed(self) -> None:
+        self.full = True
+
+    def drained(self) -> None:
+        self.full = False
+        self._link.drained(self)
+
+    def ended(self) -> None:
+        if not self.ready.done():
+            self.ready.set_exception(TransportError(f"connection lost in the handshake ({self.why})"))
+            self.ready.exception()
+        self._link.lost(self)
+        if not self.over.done():
+            self.over.set_result(None)
+
+
+class PeerLink:
+    """Sends to one peer. ``run`` is its task; everything else returns at once."""
+
+    def __init__(
+        self,
+        peer: str,
+        address: str,
+        owner: LinkOwner,
+        *,
+        limits: PeerLimits,
+        clock: Clock,
+        randomness: Randomness,
+        resolver: Resolver,
+    ) -> None:
+        self.peer = peer
+        self.address = address
+        self.owner = owner
+        self.limits = limits
+        self.client_address = ""
+        self.connection: DialledConnection | None = None
+        """Usable: the handshake is done and the connection stands."""
+        self.dropped = 0
+        self.last_error = ""
+        self._host, self._port = parse_address(address)
+        self._clock = clock
+        self._resolver = resolver
+        self._since_ns = clock.monotonic_ns()
+        self._queue = OutgoingQueue(bytes_max=limits.queue_bytes_max, count_max=limits.queue_count_max)
+        self._backoff = Backoff(randomness, first_s=limits.backoff_first_s, most_s=limits.backoff_most_s)
+        self._dialling: DialledConnection | None = None
+        self._hurry = asyncio.Event()
+        self._ping_number = 0
+
+    # -- sending ------------------------------------------------------------------------------------
+
+    def send(self, frame: bytes, *, heartbeat: bool) -> None:
+        connection = self.connection
+        if connection is None:
+            self.dropped += 1
+        elif not connection.full:
+            connection.write(frame)
+        elif lost := self._queue.add(frame, heartbeat=heartbeat):
+            self.dropped += lost
+            self.last_error = f"{lost} messages dropped: {self.peer} does not read"
+            self.owner.link_broke(self.peer)
+
+    def drained(self, connection: DialledConnection) -> None:
+        if connection is not self.connection:
+            return
+        for frame in self._queue.take():
+            connection.write(frame)
+
+    def sweep(self) -> None:
+        """One ping interval has passed."""
+        connection = self.connection
+        if connection is None:
+            return
+        silent = connection.sweep()
+        if silent >= self.limits.missed_pings_max:
+            connection.abort(f"{silent} pings in a row without an answer")
+        elif not connection.full:
+            # A ping behind megabytes that do not leave would only be one more thing that waits.
+            self._ping_number += 1
+            connection.ping(self._ping_number)
+
+    # -- connecting ---------------------------------------------------------------------------------
+
+    def hurry(self) -> None:
+        """The peer has just dialled this node: it is there, so do not sit out the back-off."""
+        if self.connection is None:
+            self._hurry.set()
+
+    async def run(self) -> None:
+        """Dial, stay connected, dial again, for ever. Ends by cancellation alone."""
+        try:
+            while True:
+                self._hurry.clear()
+                try:
+                    connection = await self._dial()
+                except (OSError, TimeoutError, FencepostError) as error:
+                    self._failed(error)
+                else:
+                    self._backoff.reset()
+                    await connection.over
+                    self._hurry.clear()
+                try:
+                    async with asyncio.timeout(self._backoff.next_s()):
+                        await self._hurry.wait()
+                except TimeoutError:
+                    pass  # The back-off is over.
+        finally:
+            for connection_left in (self.connection, self._dialling):
+                if connection_left is not None:
+                    connection_left.abort("this node is closing")
+
+    async def _dial(self) -> DialledConnection:
+        """One attempt. The name is resolved anew each time (scenario S39)."""
+        loop = asyncio.get_running_loop()
+        failure: OSError = OSError(f"{self._host} has no address")
+        async with asyncio.timeout(self.limits.connect_timeout_s):
+            for host, port in await self._resolver.resolve(self._host, self._port):
+                try:
+                    _, connection = await loop.create_connection(lambda: DialledConnection(self), host, port)
+                except OSError as error:
+                    failure = error
+                    continue
+                self._dialling = connection
+                try:
+                    await connection.ready
+                except BaseException:
+                    # Out of time or cancelled as well: the socket must not outlive the attempt.
+                    connection.abort("the handshake was given up")
+                    raise
+                finally:
+                    self._dialling = None
+                self._connected(connection)
+                return connection
+        raise failure
+
+    def _connected(self, connection: DialledConnection) -> None:
+        if connection.closed:
+            raise TransportError(f"connection lost ({connection.why})")
+        self.connection = connection
+        self._since_ns = self._clock.monotonic_ns()
+        self.last_error = ""
+        _log.info("peer_connected", peer=self.peer, address=self.address)
+
+    def _failed(self, error: BaseException) -> None:
+        text = error.message if isinstance(error, FencepostError) else describe_failure(error)
+        if text != self.last_error:
+            # Said once, not at every try of a peer that stays away.
+            next_step = error.next_step if isinstance(error, FencepostError) else ""
+            say = _log.warning if isinstance(error, HandshakeRefused | FrameInvalid) else _log.info
+            say("peer_not_reached", peer=self.peer, address=self.address, reason=text, next_step=next_step)
+        self.last_error = text
+
+    def lost(self, connection: DialledConnection) -> None:
+        if connection is not self.connection:
+            return
+        self.connection = None
+        self._since_ns = self._clock.monotonic_ns()
+        self.dropped += self._queue.clear()
+        self.last_error = f"connection lost ({connection.why})"
+        _log.info("peer_lost", peer=self.peer, address=self.address, reason=connection.why)
+        self.owner.link_broke(self.peer)
+
+    def status(self) -> LinkStatus:
+        connection = self.connection
+        return LinkStatus(
+            connected=connection is not None,
+            client_address=self.client_address,
+            since_ns=self._since_ns,
+            dropped=self.dropped,
+            queued_bytes=self._queue.queued_bytes + (connection.waiting_bytes if connection is not None else 0),
+            last_error=self.last_error,
+        )
