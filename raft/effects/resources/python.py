@@ -1,0 +1,230 @@
+"""Handlers written in Python, for everything that has no resource of its own.
+
+The guarantee is declared, not enforced: what the other side does with the operation id and the
+token, only the handler's author knows (semantics section 5).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import msgspec
+import structlog
+
+from ...core.errors import ConfigurationError, FenceError, Outcome, ResourceUnavailable
+from ...core.token import FencingToken
+from ...outbox.codec import canonical_json
+from ...ports import Attempt, AttemptOutcome, AttemptStatus, Fence, Guarantee
+from ..handlers import EffectContext, Permanent, Retryable
+from .ledger import StoredFence, check_fence
+
+RESULT_BYTES_MAX = 64 * 1024
+
+Handler = Callable[[EffectContext, Any], Any]
+"""``handler(context, payload)``, plain or async. The payload is decoded JSON, or bytes where it is
+none; what is returned must be JSON too."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PythonEffect:
+    """``handler`` is ``"module:function"`` or the function itself; ``timeout_ns`` bounds one call."""
+
+    handler: str | Handler
+    timeout_ns: int = 30_000_000_000
+
+
+class PythonResource:
+    """A resource of kind ``python`` (``raft.ports.Resource``).
+
+    Async handlers run on the effects loop, plain ones on this resource's own ``concurrency``
+    threads. Each call carries one attempt, so that a slow one holds up nothing but its lane (S51).
+
+    A claim is remembered in this process only: it stops a leader of this process from acting under
+    a lower token, and the far side must compare the token itself if the guarantee is ``fenced``.
+    """
+
+    kind: ClassVar[str] = "python"
+
+    def __init__(
+        self,
+        name: str,
+        effects: Mapping[str, PythonEffect],
+        *,
+        guarantee: Guarantee,
+        cluster_id: str = "",
+        allow_duplicates: bool = False,
+        concurrency: int = 16,
+    ) -> None:
+        if guarantee is Guarantee.NAKED and not allow_duplicates:
+            raise ConfigurationError(
+                f"resource {name!r} is naked: nothing recognises a repeated effect there",
+                next_step=f"pass the operation id on as a key and declare it keyed, or set allow_duplicates = true "
+                f"under [resources.{name}]",
+            )
+        self.name = name
+        self.guarantee = guarantee
+        self.effects = frozenset(effects)
+        self.batch_limit = 1
+        self.concurrency = concurrency
+        self._cluster_id = cluster_id
+        self._definitions = dict(effects)
+        self._handlers: dict[str, Handler] = {}
+        self._threads: ThreadPoolExecutor | None = None
+        self._fence: StoredFence | None = None
+
+    async def open(self) -> None:
+        """Import every handler. Raises :class:`ConfigurationError`, naming resource and effect."""
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self.concurrency, thread_name_prefix=f"resource-{self.name}")
+        # An import runs the user's code and may take its time: not on the loop.
+        self._handlers = await asyncio.get_running_loop().run_in_executor(self._threads, self._load)
+
+    async def close(self) -> None:
+        """Plain handlers under way are not waited for: a thread cannot be stopped. Safe to call twice."""
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.shutdown(wait=False, cancel_futures=True)
+
+    async def fence(self) -> Fence | None:
+        return None if self._fence is None else Fence(self._fence.token, self._fence.holder)
+
+    async def claim(self, token: FencingToken, holder: str) -> Fence | None:
+        before = await self.fence()
+        self._pass_fence(token, holder)
+        return before
+
+    async def execute(self, token: FencingToken, holder: str, attempts: Sequence[Attempt]) -> list[AttemptOutcome]:
+        if len(attempts) > self.batch_limit:
+            raise AssertionError(f"{len(attempts)} attempts for a batch limit of {self.batch_limit}")
+        if self._threads is None:
+            raise ResourceUnavailable(f"resource {self.name!r} is not open", outcome=Outcome.RETRY)
+        self._pass_fence(token, holder)
+        return [await self._attempt(self._threads, token, attempt) for attempt in attempts]
+
+    def _pass_fence(self, token: FencingToken, holder: str) -> None:
+        if check_fence(self.name, self._fence, self._cluster_id, token, holder):
+            self._fence = StoredFence(self.name, self._cluster_id, token, holder)
+
+    # -- one attempt -------------------------------------------------------------------------------
+
+    async def _attempt(self, threads: ThreadPoolExecutor, token: FencingToken, attempt: Attempt) -> AttemptOutcome:
+        handler = self._handlers.get(attempt.effect)
+        if handler is None:
+            why = f"this node knows no effect {attempt.effect!r} of this resource"
+            return AttemptOutcome(AttemptStatus.NOT_ATTEMPTED, b"", why, False)
+        timeout_s = self._definitions[attempt.effect].timeout_ns / 1e9
+        context = self._context(token, attempt, timeout_s)
+        call = _Call(handler, context, _decode(attempt.payload))
+        try:
+            async with asyncio.timeout(timeout_s) as timeout:
+                result = await call.run(threads)
+        except FenceError:
+            raise
+        except Retryable as error:
+            return AttemptOutcome(AttemptStatus.RETRY, b"", error.message, False)
+        except Permanent as error:
+            return AttemptOutcome(AttemptStatus.FAILED, b"", error.message, False)
+        except Exception as error:
+            # Cancellation is no Exception and goes through: authority was lost, nobody asks any more.
+            if timeout.expired() and not call.started:
+                why = f"all {self.concurrency} threads of the resource are busy"
+                return AttemptOutcome(AttemptStatus.NOT_ATTEMPTED, b"", why, False)
+            # No answer, or one that nobody foresaw: the effect may have taken place. What follows
+            # from that depends on the guarantee and is the dispatcher's to judge.
+            why = f"no answer within {timeout_s:g} s" if timeout.expired() else f"{type(error).__name__}: {error}"
+            if not timeout.expired():
+                context.log.warning("handler raised", exc_info=error)
+            return AttemptOutcome(AttemptStatus.UNKNOWN, b"", why, False)
+        return AttemptOutcome(AttemptStatus.SUCCEEDED, self._encode(context, result), "", False)
+
+    def _context(self, token: FencingToken, attempt: Attempt, timeout_s: float) -> EffectContext:
+        return EffectContext(
+            operation_id=attempt.operation_id,
+            index=attempt.index,
+            entry_term=attempt.entry_term,
+            token=token,
+            attempt=attempt.number,
+            deadline=time.monotonic() + timeout_s,
+            log=_log.bind(
+                resource=self.name, effect=attempt.effect, operation=attempt.operation_id, attempt=attempt.number
+            ),
+            effect=attempt.effect,
+            lane=attempt.lane,
+        )
+
+    @staticmethod
+    def _encode(context: EffectContext, result: Any) -> bytes:
+        """The result as JSON. The effect is done: a result that cannot be kept does not undo it."""
+        try:
+            encoded = canonical_json(result)
+        except (TypeError, ValueError) as error:
+            context.log.warning("result is not JSON and is not kept", error=str(error))
+            return b"null"
+        if len(encoded) > RESULT_BYTES_MAX:
+            context.log.warning("result is too large and is not kept", bytes=len(encoded), limit=RESULT_BYTES_MAX)
+            return b"null"
+        return encoded
+
+    # -- loading -----------------------------------------------------------------------------------
+
+    def _load(self) -> dict[str, Handler]:
+        return {effect: self._handler(effect, definition.handler) for effect, definition in self._definitions.items()}
+
+    def _handler(self, effect: str, handler: str | Handler) -> Handler:
+        if not isinstance(handler, str):
+            return handler
+        module_name, colon, function_name = handler.partition(":")
+        if not (module_name and colon and function_name):
+            raise self._error(effect, handler, "it must have the form module:function")
+        try:
+            found: Any = importlib.import_module(module_name)
+        except Exception as error:  # Importing runs the user's code, which may raise anything.
+            raise self._error(effect, handler, f"{type(error).__name__}: {error}") from error
+        for part in function_name.split("."):
+            found = getattr(found, part, None)
+        if not callable(found):
+            raise self._error(effect, handler, f"{module_name} has no function {function_name}")
+        return found  # type: ignore[no-any-return]
+
+    def _error(self, effect: str, handler: str, why: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"resource {self.name!r}, effect {effect!r}: handler {handler!r} cannot be used: {why}",
+            next_step="check the name, and that the module can be imported where the node runs (PYTHONPATH)",
+        )
+
+
+class _Call:
+    """One call of a handler, which knows whether the handler was reached at all."""
+
+    def __init__(self, handler: Handler, context: EffectContext, payload: Any) -> None:
+        self._handler = handler
+        self._context = context
+        self._payload = payload
+        self.started = False
+
+    async def run(self, threads: ThreadPoolExecutor) -> Any:
+        if inspect.iscoroutinefunction(self._handler):
+            return await self._enter()
+        result = await asyncio.get_running_loop().run_in_executor(threads, self._enter)
+        # A plain function may also hand out a coroutine (functools.partial, an object with __call__).
+        return await result if inspect.isawaitable(result) else result
+
+    def _enter(self) -> Any:
+        self.started = True
+        return self._handler(self._context, self._payload)
+
+
+def _decode(payload: bytes) -> Any:
+    try:
+        return msgspec.json.decode(payload)
+    except msgspec.DecodeError:
+        return payload
