@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .events import Durable, Effects, Event, Persist, Propose, Receive, Role, Send
+from .events import Accepted, Durable, Effects, Event, Persist, Propose, Receive, Role, Send
 from .messages import (
     AppendEntries,
     AppendEntriesResponse,
@@ -137,11 +137,14 @@ def _check_leader(state: RaftState) -> None:
 def check_step(before: Summary, state: RaftState, event: Event, effects: Effects) -> None:
     """Raises AssertionError naming the rule that the step from ``before`` to ``state`` breaks."""
     if before.failed:
-        if effects.persist or effects.sends or effects.apply_to or effects.proposed or effects.role_changes:
+        if effects.persist or effects.sends or effects.apply_to or effects.role_changes:
             raise AssertionError("spoke after its storage had failed (S12)")
-        return
+        if isinstance(effects.proposed, Accepted):
+            raise AssertionError("took a proposal after its storage had failed (S12)")
     if (effects.proposed is not None) is not isinstance(event, Propose):
         raise AssertionError(f"{event} was answered with {effects.proposed}")
+    if before.failed:
+        return
     _check_term_and_vote(before, state, effects)
     _check_log(before, state, effects)
     _check_commit(before, state, event)

@@ -57,7 +57,7 @@ class RaftLog:
         entries = self._entries
         total = 0
         end = offset
-        for end in range(offset, len(entries)):  # noqa: B007 - the index is the result
+        for end in range(offset, len(entries)):
             total += len(entries[end].data)
             if total > bytes_max and end > offset:
                 return entries[offset:end]

@@ -10,6 +10,7 @@ from .events import (
     Event,
     Propose,
     Receive,
+    Refused,
     Role,
     StepDown,
     StorageFailed,
@@ -38,6 +39,8 @@ class Raft(RaftState):
         """
         self.out = Effects()
         if self.failed:
+            if isinstance(event, Propose):
+                self.out.proposed = Refused("NOT_LEADER", "")  # A proposer is always answered (S44).
             return self.out
         # Monotonic clocks do not go back; an event that was stamped before another one that has
         # been handled since is simply handled now.

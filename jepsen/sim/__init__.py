@@ -1,0 +1,1 @@
+"""Deterministic simulation: the same seed gives the same run, step for step."""
