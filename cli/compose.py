@@ -17,7 +17,7 @@ from ..raft.core.options import Options
 from ..raft.core.step import Raft
 from ..raft.effects.coordinator import EffectsCoordinator
 from ..raft.effects.policy import RetryPolicy
-from ..raft.effects.resources.python import PythonResource
+from ..raft.effects.resources.python import PythonEffect, PythonResource
 from ..raft.effects.resources.sqlite import SqliteResource
 from ..raft.effects.resources.sqlite_effect import SqliteEffect
 from ..raft.effects.runtime import ThreadRuntime
@@ -144,6 +144,7 @@ class ComposedNode:
             known_instances=directory.known_instances(),
             remember_instance=directory.remember_instance,
             randomness=randomness,
+            on_failure=self.loop.fail,
         )
         self.loop.transport = self.transport
         queries = NodeQueries(
@@ -194,8 +195,7 @@ class ComposedNode:
     def _leader_address(self, node_id: str) -> str:
         if node_id == self.directory.node_id:
             return self.configuration.node.client
-        link = self.transport.links().get(node_id)
-        return link.client_address if link is not None else ""
+        return self.transport.client_address(node_id)
 
     async def start(self) -> None:
         await self.transport.start()
@@ -271,7 +271,17 @@ def _make_resources(configuration: NodeConfiguration) -> dict[str, Resource]:
                 batch_limit=settings.batch_limit,
             )
         else:
-            raise NotImplementedError(PythonResource)
+            resources[name] = PythonResource(
+                name,
+                {
+                    effect: PythonEffect(each.handler, each.timeout_ns)
+                    for effect, each in settings.effects.items()
+                },
+                guarantee=settings.guarantee,
+                cluster_id=configuration.cluster.id,
+                allow_duplicates=settings.allow_duplicates,
+                concurrency=settings.concurrency,
+            )
     return resources
 
 

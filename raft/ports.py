@@ -220,13 +220,16 @@ class Resource(Protocol):
     """
 
     name: str
-    kind: str
     guarantee: Guarantee
     effects: frozenset[str]
     batch_limit: int
     """How many attempts one ``execute`` may carry."""
     concurrency: int
     """How many ``execute`` calls may run side by side."""
+
+    @property
+    def kind(self) -> str:
+        """The word in ``kind = "…"`` of a configuration file."""
 
     async def open(self) -> None: ...
 

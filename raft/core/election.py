@@ -116,10 +116,10 @@ def handle_pre_vote(state: RaftState, source: str, message: PreVote) -> None:
 
 
 def handle_pre_vote_response(state: RaftState, source: str, message: PreVoteResponse) -> None:
+    if state.role is not Role.PRE_CANDIDATE or message.round != state.pre_vote_round:
+        return  # Not even its term: a late refusal must not take a node away from its leader.
     if message.term > state.current_term and not message.granted:
         state.become_follower(message.term, "", "higher term in a pre-vote answer")
-        return
-    if state.role is not Role.PRE_CANDIDATE or message.round != state.pre_vote_round:
         return
     state.votes.setdefault(source, message.granted)
     _count_pre_votes(state)
@@ -139,6 +139,9 @@ def handle_request_vote(state: RaftState, source: str, message: RequestVote) -> 
         if state.voted_for != source:
             state.voted_for = source
             state.save_hard_state()
+        if state.role is not Role.FOLLOWER:
+            # A pre-candidate: the answers to its own question must not set it against its choice.
+            state.become_follower(state.current_term, "", "voted for another")
         state.reset_election_deadline()
     state.send(source, RequestVoteResponse(state.current_term, not reason, reason))
 

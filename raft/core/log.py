@@ -80,7 +80,11 @@ class RaftLog:
         Two logs can only agree at an index where neither has the larger term, so everything above
         may be skipped without asking.
         """
-        index = min(index, self.last_index)
-        while index > self._previous_index and self.term_at(index) > term:
-            index -= 1
-        return index
+        low, high = self._previous_index, min(index, self.last_index)
+        while low < high:  # Terms never fall along a log: halve, whatever a peer claims.
+            middle = (low + high + 1) // 2
+            if self._entries[middle - self._previous_index - 1].term > term:
+                high = middle - 1
+            else:
+                low = middle
+        return high

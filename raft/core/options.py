@@ -22,7 +22,8 @@ class Options:
     election_timeout: int = SECOND
     """A follower that hears nothing for this long, up to twice this long by chance, campaigns."""
     heartbeat_interval: int = 100 * MILLISECOND
-    """A leader is never silent towards a follower for longer than this."""
+    """A leader looks this often for followers to which it has been silent for at least half of this;
+    so none waits longer than one and a half times this."""
     stall_bound: int = SECOND
     """A leader whose oldest write has been pending for longer than this gives up (S07)."""
     commit_notice_delay: int = 10 * MILLISECOND

@@ -64,12 +64,11 @@ class Progress:
     def refused(self, rejected: int, may_match: int) -> bool:
         """The follower has no matching entry at ``rejected``. Returns False for a late answer to a
         message that later knowledge has overtaken."""
+        if rejected <= self.match_index:
+            return False  # Also when it is no late answer but a follower that lost its log: no storm of probes.
         if self.state is ProgressState.REPLICATE:
-            if rejected <= self.match_index:
-                return False
             self.become_probe()
-            return True
-        if self.next_index - 1 != rejected:
+        elif self.next_index - 1 != rejected:
             return False
         self.next_index = max(min(rejected, may_match + 1), self.match_index + 1)
         self.probe_sent = False

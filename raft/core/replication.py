@@ -144,7 +144,8 @@ def leader_tick(state: RaftState) -> None:
         state.heartbeat_deadline = state.now + interval
         for peer, progress in state.progress.items():
             if state.now - progress.sent_at >= interval // 2:
-                progress.probe_sent = False
+                # It is the probe, too: a follower that is away costs heartbeats, not entries.
+                progress.probe_sent = True
                 send_heartbeat(state, peer, progress)
     for peer, progress in state.progress.items():
         if _owes_commit_notice(state, progress) and state.now - progress.sent_at >= state.options.commit_notice_delay:

@@ -109,7 +109,9 @@ class RaftState:
             return False
         if self.role is Role.LEADER:
             return True
-        return bool(self.leader) and self.now - self.last_leader_contact < self.options.election_timeout
+        # Judged by the contact alone: a higher term learnt from some late answer makes the node
+        # forget who leads, but the leader still counts on not being voted out for this long.
+        return self.now - self.last_leader_contact < self.options.election_timeout
 
     def disk_is_stalled(self) -> bool:
         """The oldest write has been pending for longer than the bound (S07)."""

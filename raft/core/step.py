@@ -26,7 +26,11 @@ from .messages import (
     RequestVote,
     RequestVoteResponse,
 )
+from .progress import ProgressState
 from .state import RaftState
+
+NEVER = 1 << 62
+"""Nanoseconds; no clock gets there."""
 
 
 class Raft(RaftState):
@@ -58,7 +62,9 @@ class Raft(RaftState):
                 self._tick()
             case Unreachable():
                 progress = self.progress.get(event.peer)
-                if progress is not None:
+                # Where a probe has got to is kept: going back to the last known match would send the
+                # whole log again to a node that was only away while this leader was elected.
+                if progress is not None and progress.state is ProgressState.REPLICATE:
                     progress.become_probe()
             case Campaign():
                 if self.role is not Role.LEADER:
@@ -77,6 +83,8 @@ class Raft(RaftState):
 
     def deadline(self) -> int:
         """The monotonic time at which the next :class:`Tick` is wanted, nanoseconds."""
+        if self.failed:
+            return NEVER
         return replication.leader_deadline(self) if self.role is Role.LEADER else self.election_deadline
 
     @property
@@ -87,12 +95,16 @@ class Raft(RaftState):
     def holds_lease(self, now: int) -> bool:
         """Whether this node leads and a quorum followed it within an election timeout before ``now``.
 
-        Followers refuse their votes for at least that long after they heard from it. It makes
-        refusals at resources rare; it is not the safety argument (semantics section 6).
+        Followers refuse their votes for at least that long after they heard from it, unless they
+        restart and forget. It makes refusals at resources rare; it is not the safety argument
+        (semantics section 6).
         """
         return (
             self.role is Role.LEADER
             and not self.failed
+            # Votes are no promise to refuse others: until a quorum has taken this term's no-op,
+            # nobody has followed.
+            and self.commit_index >= self.term_start_index
             and now - min(replication.quorum_contact_at(self), now) < self.options.election_timeout
         )
 

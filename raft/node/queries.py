@@ -148,7 +148,7 @@ class NodeQueries:
         after = int(parameters.get("after_index") or 0)
         found: list[dict[str, Any]] = []
         next_after = 0
-        scanned = 0
+        scanned = last = 0
         for index, operation in self._machine.by_index.items():
             if index <= after:
                 continue
