@@ -34,7 +34,8 @@ def run(*command: str | Path, cwd: Path, **variables: str) -> str:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, f"{command} exited with {done.returncode}:\n{done.stdout}"
+    if done.returncode != 0:
+        pytest.fail(f"{command[0]} {command[1]} ... exited with {done.returncode}:\n{done.stdout}", pytrace=False)
     return done.stdout
 
 
@@ -124,3 +125,13 @@ def test_a_selection_of_tests_passes_against_the_wheel(owner: Path, tmp_path: Pa
     pytest_options = ("-o", "pythonpath=", "-p", "no:cacheprovider", "-q")
     printed = run(owner, "-m", "pytest", *pytest_options, *RUN_AGAINST_WHEEL, cwd=tmp_path)
     assert " passed" in printed.splitlines()[-1], printed
+
+
+@pytest.mark.prove
+def test_the_wheel_installs_with_what_it_asks_for(wheel: Path, tmp_path: Path) -> None:
+    """Nothing lent: the dependencies come from the index, as they do for a user."""
+    venv.create(tmp_path / "venv", with_pip=True, symlinks=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    run(python, "-m", "pip", "install", "--quiet", wheel, cwd=tmp_path)
+    run(python, "-m", "pip", "check", cwd=tmp_path)
+    assert "0.1.0" in run(python.parent / "fencepost", "--version", cwd=tmp_path)
