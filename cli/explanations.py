@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import textwrap
 from typing import Any
 
@@ -63,6 +64,11 @@ _CATALOGUE: dict[str, tuple[str, str]] = {
         "a connection failed",
         """A connection broke or could not be made. Nothing of this request was executed as far as it got; the same
         operation id may be tried again.""",
+    ),
+    "CONNECTION_LOST": (
+        "a connection ended while a request was under way",
+        """The node went away, or the network did, between request and answer. Clients go on with another node and the
+        same operation id by themselves.""",
     ),
     "FRAME_INVALID": (
         "bytes that are not fencepost's protocol",
@@ -156,6 +162,16 @@ _CATALOGUE: dict[str, tuple[str, str]] = {
         """The protected resource did not answer, so nothing is known about an effect under way there. Commands wait
         and are tried again; other resources go on. `fencepost resource fences` shows which one it is.""",
     ),
+    "EFFECT_RETRYABLE": (
+        "a handler asks for another attempt",
+        """A python handler said that its effect definitely did not take place this time. The command is tried again
+        after a pause, up to the resource's max_attempts.""",
+    ),
+    "EFFECT_PERMANENT": (
+        "a handler says that it will never work",
+        """A python handler said that its effect definitely did not take place and that trying again is useless. The
+        command is FAILED.""",
+    ),
     "UNKNOWN_ENTRY": (
         "an entry of a newer version is in the log",
         """A committed entry has a kind or format that this version cannot apply. The node stops before it, because
@@ -175,6 +191,9 @@ EXPLANATIONS: dict[str, tuple[str, str]] = _catalogue()
 def describe(code: str) -> dict[str, Any]:
     """``{"code", "title", "outcome", "exit_code", "text"}``."""
     title, text = EXPLANATIONS[code]
+    # Some classes live with the part that raises them.
+    importlib.import_module("..transport.client_link", __package__)
+    importlib.import_module("..raft.effects.handlers", __package__)
     kind = all_errors().get(code, UsageProblem)
     return {
         "code": code,

@@ -60,7 +60,7 @@ async def _list(session: Session, filters: Mapping[str, Any], limit: int, after:
             parameters = {**filters, "limit": min(PAGE, limit - len(found)), "after_index": following}
             page = await client.call("command.list", parameters, leader=True)
             found += page["commands"]
-            following = page["next_after"] or None if page["commands"] else None
+            following = page["next_after"] or None  # a page may be short, even empty, and others follow
     render = session.render
     more = following is not None
     footer = [f"more: --after-index {following}"] if more else []
@@ -117,6 +117,7 @@ def _show_columns(render: Renderer) -> list[Column]:
         Column("finished", lambda row: render.time(row.get("finished_ns"))),
         Column.of("result"),
         Column.of("error"),
+        Column("waits for", lambda row: row.get("waiting_reason")),
         Column.of("payload"),
     ]
 

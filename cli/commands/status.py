@@ -31,8 +31,9 @@ _COLUMNS = (
 @click.command(
     cls=FencepostCommand,
     examples=("fencepost status", "fencepost status -o json"),
-    help="Ask every endpoint and show the cluster. A leader is confirmed when a majority of the voters name it in "
-    "the same term; anything less is labelled. Exit code 3 when nothing answers, 4 when there is no leader.",
+    help="Ask every endpoint and show the cluster. A leader is confirmed when it answers itself and a majority of the "
+    "voters name it, or it heard a quorum within its lease; anything less is labelled. Exit code 3 when nothing "
+    "answers, 4 when there is no leader.",
 )
 @click.option("--watch", is_flag=True, help="Refresh until interrupted.")
 @click.option(
@@ -121,16 +122,18 @@ def _leader(bodies: Sequence[Mapping[str, Any]], answers: Mapping[str, Any]) -> 
     agree = {body["node_id"] for body in bodies if (body["term"], body.get("leader")) == (term, node)}
     # A node that answered with a higher term has moved on: the claim is about the past.
     highest = max(body["term"] for body in bodies)
-    itself = any(body["node_id"] == node and body["role"] == "leader" and body["term"] == term for body in bodies)
+    own = [body for body in bodies if (body["node_id"], body["role"], body["term"]) == (node, "leader", term)]
+    # A majority that names it now, or its own word that a quorum followed it within the lease.
+    held = len(agree & set(voters)) > len(voters) // 2 or any(body.get("confirmed") for body in own)
     address = newest.get("leader_client_address") or None
     return {
         "node": node,
         "term": term,
-        "confirmed": itself and highest == term and len(agree & set(voters)) > len(voters) // 2,
+        "confirmed": bool(own) and highest == term and held,
         "agree": len(agree & set(voters)),
         "voters": len(voters),
         "address": address,
-        "gone": not itself and (highest > term or isinstance(answers.get(str(address)), FencepostError)),
+        "gone": not own and (highest > term or isinstance(answers.get(str(address)), FencepostError)),
     }
 
 
@@ -140,8 +143,8 @@ def _leader_line(body: Mapping[str, Any]) -> str:
         return "no leader"
     named = f"{leader['agree']} of {leader['voters']} voters"
     if leader["confirmed"]:
-        return f"leader {leader['node']} in term {leader['term']}, confirmed by {named}"
-    why = "and it does not answer itself" if leader["gone"] else "which is no majority of those asked"
+        return f"leader {leader['node']} in term {leader['term']}, confirmed; named by {named}"
+    why = "and it does not answer itself" if leader["gone"] else "which is no majority"
     return f"leader {leader['node']} in term {leader['term']}, UNCONFIRMED: named by {named}, {why}"
 
 

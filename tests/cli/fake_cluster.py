@@ -1,0 +1,275 @@
+"""A cluster in one thread: real client listeners, and a handler that keeps commands in memory.
+
+It speaks the real protocol, so that what is tested is the command and the client together; only
+consensus and effects are made up. Knobs say what goes wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from fencepost.raft.core.errors import CommandInvalid, NotFound
+from fencepost.raft.outbox.codec import Command, decode_submission, digest
+from fencepost.raft.ports import Answer, AnswerStatus, Connection, ProposeRequest, SubmitRequest, Wait
+from fencepost.transport.handshake import LocalNode
+from fencepost.transport.listener import ClientListener
+
+T = TypeVar("T")
+
+CLUSTER = "c-test"
+TOKEN = {"incarnation": "1", "term": "7"}
+START_NS = 1_760_000_000_000_000_000
+
+
+class FakeNode:
+    """One node's ``RequestHandler``."""
+
+    def __init__(self, node_id: str, cluster: FakeCluster) -> None:
+        self.node_id = node_id
+        self.cluster = cluster
+        self.digest = "d1"
+        self.term = 7
+
+    def submit(self, connection: Connection, requests: list[SubmitRequest]) -> None:
+        answers = [self._answer(connection, request) for request in requests]
+        connection.answer([answer for answer in answers if answer is not None])
+
+    def _answer(self, connection: Connection, request: SubmitRequest) -> Answer | None:
+        cluster = self.cluster
+        try:
+            command = decode_submission(request.data)
+        except CommandInvalid as error:
+            return _answer(request, AnswerStatus.REFUSED, code=error.code, detail=error.message)
+        cluster.received.append((command.operation_id, request.wait))
+        if cluster.leader != self.node_id:
+            detail = cluster.addresses.get(cluster.leader, "")
+            return _answer(request, AnswerStatus.RETRY, code="NOT_LEADER", detail=detail)
+        if cluster.refusals.get(command.operation_id, 0) > 0:
+            cluster.refusals[command.operation_id] -= 1
+            return _answer(request, AnswerStatus.RETRY, code="LEADERSHIP_LOST")
+        found = cluster.commands.get(command.operation_id)
+        if found is not None and found["digest"] != digest(command):
+            return _answer(
+                request, AnswerStatus.REFUSED, code="OPERATION_ID_REUSED", detail="the id stands for another command"
+            )
+        replayed = found is not None
+        if found is None:
+            found = cluster.commit(command)
+        if command.operation_id in cluster.silent:
+            return None
+        if request.wait >= Wait.DONE and command.operation_id in cluster.held:
+            cluster.held[command.operation_id].append((connection, request))
+            return None
+        return cluster.answer_of(request, found, replayed)
+
+    def propose(self, connection: Connection, requests: list[ProposeRequest]) -> None:
+        raise NotImplementedError
+
+    def call(self, connection: Connection, request_id: int, method: str, parameters: dict[str, Any]) -> None:
+        try:
+            connection.reply(request_id, getattr(self, "call_" + method.replace(".", "_"))(**parameters))
+        except NotFound as error:
+            connection.reply_error(request_id, error)
+
+    def closed(self, connection: Connection) -> None:
+        pass
+
+    def call_status(self) -> dict[str, Any]:
+        cluster = self.cluster
+        leads = cluster.leader == self.node_id
+        return {
+            "node_id": self.node_id,
+            "cluster_id": CLUSTER,
+            "incarnation": 1,
+            "version": "0",
+            "role": "leader" if leads else "follower",
+            "term": self.term,
+            "leader": cluster.leader,
+            "leader_client_address": cluster.addresses.get(cluster.leader, ""),
+            "commit_index": cluster.index,
+            "last_index": cluster.index,
+            "applied_index": cluster.index,
+            "voters": list(cluster.nodes),
+            "peers": {},
+            "resources": {
+                "ledger": {
+                    "kind": "sqlite",
+                    "guarantee": "fenced",
+                    "activation": cluster.activation if leads else "FOLLOWER",
+                    "token": TOKEN,
+                    "pending": 0,
+                    "in_flight": 0,
+                    "dead": 0,
+                    "stale_refusals": 0,
+                    "last_error": "",
+                }
+            },
+            "definitions_digest": self.digest,
+            "last_election": {"node": cluster.leader, "token": TOKEN, "stages": [{"stage": "elect", "seconds": 0.25}]},
+            "uptime_s": 1.0,
+            "pid": 1,
+        }
+
+    def call_command_get(self, id: str) -> dict[str, Any]:
+        found = self.cluster.commands.get(id)
+        if found is None:
+            raise NotFound(f"no command {id!r}")
+        return {key: value for key, value in found.items() if key != "digest"}
+
+    def call_command_list(
+        self,
+        limit: int,
+        after_index: int,
+        state: str | None = None,
+        resource: str | None = None,
+        lane: str | None = None,
+    ) -> dict[str, Any]:
+        later = [found for found in self.cluster.commands.values() if found["index"] > after_index]
+        # Pages of two looked at, whatever matches: a page may be short or empty.
+        page = later[: min(2, limit)]
+        kept = [
+            {key: value for key, value in found.items() if key not in ("digest", "history", "payload")}
+            for found in page
+            if all(want is None or found[key] == want for key, want in
+                   (("state", state), ("resource", resource), ("lane", lane)))
+        ]  # fmt: skip
+        return {"commands": kept, "next_after": page[-1]["index"] if len(later) > len(page) else 0}
+
+    def call_resource_fences(self) -> dict[str, Any]:
+        fence = {"kind": "sqlite", "guarantee": "fenced", "token": TOKEN, "holder": "n2/i/1", "error": ""}
+        return {"resources": {"ledger": {**fence, "activation": "ACTIVE"}}}
+
+
+def _answer(request: SubmitRequest, status: AnswerStatus, *, code: str = "", detail: str = "") -> Answer:
+    return Answer(request.request_id, int(status), 0, 0, False, "", b"", code, detail)
+
+
+class FakeCluster:
+    """Three nodes n1, n2, n3, of which n2 leads unless told otherwise. A context manager.
+
+    ``refusals``: how often a command is turned away before it is taken. ``silent``: ids that are
+    committed and never answered. ``failing``: effects that fail for good. ``held``: ids whose
+    outcome waits for :meth:`release`.
+    """
+
+    def __init__(self, *, leader: str = "n2", down: tuple[str, ...] = ()) -> None:
+        self.leader = leader
+        self.down = down
+        self.nodes = {node_id: FakeNode(node_id, self) for node_id in ("n1", "n2", "n3")}
+        self.addresses: dict[str, str] = {}
+        self.commands: dict[str, dict[str, Any]] = {}
+        self.received: list[tuple[str, int]] = []
+        self.refusals: dict[str, int] = {}
+        self.silent: set[str] = set()
+        self.failing: set[str] = set()
+        self.held: dict[str, list[tuple[Connection, SubmitRequest]]] = {}
+        self.activation = "ACTIVE"
+        self.index = 1
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="fake-cluster")
+        self._listeners: list[ClientListener] = []
+
+    def __enter__(self) -> FakeCluster:
+        self._thread.start()
+        self.on_loop(self._start())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.on_loop(self._stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    @property
+    def endpoints(self) -> str:
+        return ",".join(self.addresses.values())
+
+    def on_loop(self, coroutine: Any) -> Any:
+        """Run a coroutine in the cluster's thread."""
+        future: Future[Any] = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        return future.result(timeout=10)
+
+    def do(self, action: Callable[[], T]) -> T:
+        """Run something in the cluster's thread, between two requests."""
+
+        async def run() -> T:
+            return action()
+
+        done: T = self.on_loop(run())
+        return done
+
+    async def _start(self) -> None:
+        for node_id, node in self.nodes.items():
+            if node_id in self.down:
+                self.addresses[node_id] = unused_address()
+                continue
+            local = LocalNode(CLUSTER, 1, node_id, f"i-{node_id}", "")
+            listener = ClientListener("127.0.0.1:0", node, local)
+            await listener.start()
+            self._listeners.append(listener)
+            self.addresses[node_id] = listener.address
+
+    async def _stop(self) -> None:
+        for listener in self._listeners:
+            await listener.close()
+
+    def commit(self, command: Command) -> dict[str, Any]:
+        """Commit and execute at once."""
+        self.index += 1
+        failed = command.effect in self.failing
+        state = "failed" if failed else "succeeded"
+        steps = [("committed", 0, None), ("dispatched", 1, TOKEN), (state, 1, TOKEN)]
+        names = ("index", "time_ns", "state", "attempt", "token", "note")
+        self.commands[command.operation_id] = found = {
+            "id": command.operation_id,
+            "resource": command.resource,
+            "effect": command.effect,
+            "lane": command.lane,
+            "state": state,
+            "index": self.index,
+            "term": 7,
+            "attempt": 1,
+            "token": TOKEN,
+            "submitted_ns": START_NS,
+            "finished_ns": START_NS + 1,
+            "result": None if failed else {"rows": 1},
+            "error": "UNIQUE constraint failed" if failed else "",
+            "payload": command.payload.decode(),
+            "digest": digest(command),
+            "history": [dict(zip(names, (self.index, START_NS, *step, ""), strict=True)) for step in steps],
+        }
+        return found
+
+    def answer_of(self, request: SubmitRequest, found: dict[str, Any], replayed: bool) -> Answer:
+        done = request.wait >= Wait.DONE or replayed
+        failed = done and found["state"] == "failed"
+        return Answer(
+            request.request_id, int(AnswerStatus.DONE), found["index"], 7, replayed,
+            found["state"] if done else "committed", b'{"rows":1}' if done and not failed else b"",
+            "COMMAND_FAILED" if failed else "", found["error"] if failed else "",
+        )  # fmt: skip
+
+    def release(self, operation_id: str) -> None:
+        """Let a held command end, and answer who waits for it."""
+
+        def action() -> None:
+            for connection, request in self.held.pop(operation_id):
+                connection.answer([self.answer_of(request, self.commands[operation_id], False)])
+
+        self.do(action)
+
+    def order_of(self, lane: str) -> list[str]:
+        return [found["id"] for found in self.commands.values() if found["lane"] == lane]
+
+
+def unused_address() -> str:
+    """An address on which nothing listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    return f"127.0.0.1:{port}"
