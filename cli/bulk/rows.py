@@ -52,7 +52,7 @@ def parse_row(line: int, raw: bytes, resource: str, effect: str, fields: Fields)
             text = raw.decode("utf-8")
         except UnicodeDecodeError as error:
             raise CommandInvalid(f"not UTF-8: byte {error.start}") from error
-        value = parse_json(text.lstrip("\ufeff"))
+        value = parse_json(text.lstrip("\ufeff").strip())
         operation_id = _name(value, fields.operation_id, "id")
         lane = _lane(value, fields)
         payload = value if not fields.payload else find(value, fields.payload)

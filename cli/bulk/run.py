@@ -80,7 +80,7 @@ class Summary:
             "conflicts": self.conflicts,
             "resumed": self.resumed,
             "stopped": self.stopped or None,
-            "problems": self.problems,
+            "problems": sorted(self.problems, key=lambda problem: int(problem["line"])),
         }
 
     @property
@@ -121,6 +121,7 @@ class BulkRun:
         self._stop_on_error = stop_on_error
         self._journal = journal
         self._on_problem = on_problem
+        self._stop_line = 0
         # The last line of each lane under way: its future tells whether the next may be sent.
         self._lane_tail: dict[str, asyncio.Future[bool]] = {}
 
@@ -141,6 +142,10 @@ class BulkRun:
                 before, settled = self._enter_lane(row.command.lane)
                 group.create_task(self._one(row, before, settled)).add_done_callback(lambda _: room.release())
         return self.summary
+
+    def _stopped_before(self, line: int) -> bool:
+        """A bad line stops what stands after it; a cluster that is away stops everything."""
+        return bool(self.summary.stopped) and line > self._stop_line
 
     def _resumed(self, row: Row) -> bool:
         fate = self._journal.fate(row.command) if self._journal is not None else None
@@ -164,7 +169,7 @@ class BulkRun:
             if before is not None and not await before:
                 self._end(row.line, row.command.operation_id, Fate.NOT_SUBMITTED, None)
                 return
-            if self.summary.stopped:
+            if self._stopped_before(row.line):
                 self._end(row.line, row.command.operation_id, Fate.NOT_SUBMITTED, None)
                 return
             sent = True
@@ -219,6 +224,7 @@ class BulkRun:
         definite = isinstance(error, (OperationIdReused, CommandInvalid, CommandFailed))
         if not summary.stopped and (self._stop_on_error or not definite):
             summary.stopped = f"at line {line}: {error.code}"
+            self._stop_line = line if definite else 0
             summary.first_error = error if not definite else None
         if len(summary.problems) < PROBLEMS_MAX:
             summary.problems.append(

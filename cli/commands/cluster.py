@@ -15,7 +15,7 @@ from ..app import FencepostCommand, UsageProblem, current_session
 from ..output import Column
 from ..settings import parse_address, parse_name
 
-_CLIENT_PORT_OFFSET = 100
+CLIENT_PORT_OFFSET = 100
 
 _RESOURCE_EXAMPLE = """
 # A resource is what commands act on. Every node needs the same definitions.
@@ -36,7 +36,7 @@ _RESOURCE_EXAMPLE = """
         "fencepost cluster init --nodes n1=127.0.0.1:7001 --out single --resources resources.toml",
     ),
     help="Write one configuration file per node, and a client file, into a folder. The address of a node is the "
-    f"one its peers use; clients use the port {_CLIENT_PORT_OFFSET} above it. Nothing is overwritten.",
+    f"one its peers use; clients use the port {CLIENT_PORT_OFFSET} above it. Nothing is overwritten.",
 )
 @click.option("--nodes", required=True, metavar="ID=HOST:PORT,…", help="The nodes and their peer addresses.")
 @click.option("--out", required=True, metavar="DIR", type=click.Path(path_type=Path), help="Folder to write to.")
@@ -55,9 +55,7 @@ def init(nodes: str, out: Path, cluster_id: str | None, resources: Path | None) 
     except ValueError as error:
         raise UsageProblem(f"--cluster-id: {error}; nothing was written") from error
     definitions = _RESOURCE_EXAMPLE if resources is None else "\n" + _read_resources(resources)
-    files = {out / f"{node}.toml": _node_file(cluster, node, addresses, definitions) for node in addresses}
-    files[out / "fencepost.toml"] = _client_file(cluster, addresses)
-    _write_new(out, files)
+    files = write_cluster(out, addresses, cluster_id=cluster, definitions=definitions)
     starts = [f"fencepost node start --config {shlex.quote(str(out / f'{node}.toml'))}" for node in addresses]
     body: dict[str, Any] = {
         "cluster_id": cluster,
@@ -75,6 +73,17 @@ def init(nodes: str, out: Path, cluster_id: str | None, resources: Path | None) 
     render.line("  fencepost status")
 
 
+def write_cluster(out: Path, addresses: dict[str, str], *, cluster_id: str, definitions: str) -> list[Path]:
+    """Write one file per node and the client file; ``addresses`` are peer addresses by node id.
+
+    ``definitions`` is TOML that every node's file ends with. Raises ConfigurationError if a file is there already.
+    """
+    files = {out / f"{node}.toml": _node_file(cluster_id, node, addresses, definitions) for node in addresses}
+    files[out / "fencepost.toml"] = _client_file(cluster_id, addresses)
+    _write_new(out, files)
+    return list(files)
+
+
 def _parse_nodes(text: str) -> dict[str, str]:
     """``{id: peer address}`` in the order given. Raises UsageProblem that lists every problem."""
     found: dict[str, str] = {}
@@ -88,7 +97,7 @@ def _parse_nodes(text: str) -> dict[str, str]:
             parse_name(node)
             if node in found or node == "fencepost":
                 raise ValueError("the id is taken" if node in found else "the id would name the client file")
-            for each in (parse_address(address), _client_address(address)):
+            for each in (parse_address(address), client_address(address)):
                 if each in used:
                     raise ValueError(f"{each} is already an address of {used[each]}")
                 used[each] = node
@@ -100,9 +109,10 @@ def _parse_nodes(text: str) -> dict[str, str]:
     return found
 
 
-def _client_address(peer: str) -> str:
+def client_address(peer: str) -> str:
+    """Where clients reach the node whose peers reach it at ``peer``. Raises ValueError."""
     host, _, port = peer.rpartition(":")
-    return parse_address(f"{host}:{int(port) + _CLIENT_PORT_OFFSET}")
+    return parse_address(f"{host}:{int(port) + CLIENT_PORT_OFFSET}")
 
 
 def _read_resources(path: Path) -> str:
@@ -127,13 +137,13 @@ def _node_file(cluster: str, node: str, addresses: dict[str, str], definitions: 
     return (
         f"[cluster]\nid = {_text(cluster)}\n\n"
         f"[node]\nid = {_text(node)}\ndata_dir = {_text(node)}\n"
-        f"peer = {_text(addresses[node])}\nclient = {_text(_client_address(addresses[node]))}\n\n"
+        f"peer = {_text(addresses[node])}\nclient = {_text(client_address(addresses[node]))}\n\n"
         f"[peers]\n{peers}{definitions}"
     )
 
 
 def _client_file(cluster: str, addresses: dict[str, str]) -> str:
-    endpoints = ", ".join(_text(_client_address(address)) for address in addresses.values())
+    endpoints = ", ".join(_text(client_address(address)) for address in addresses.values())
     return (
         "# Read by fencepost commands run in this folder; elsewhere: --context, or FENCEPOST_CONTEXT.\n"
         f"[client]\nendpoints = [{endpoints}]\ncluster_id = {_text(cluster)}\n"

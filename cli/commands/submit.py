@@ -196,7 +196,12 @@ async def _submit_bulk(
 
 def _open(source: str, stack: ExitStack) -> IO[bytes]:
     if source == "-":
-        return sys.stdin.buffer
+        try:
+            # A reader of its own: the thread that reads may hold its lock when the interpreter ends, which for
+            # sys.stdin is fatal. Never closed, for the same reason.
+            return open(sys.stdin.fileno(), "rb", closefd=False)
+        except (OSError, ValueError):  # not a real stream
+            return sys.stdin.buffer
     try:
         return stack.enter_context(open(source[1:], "rb"))
     except OSError as error:

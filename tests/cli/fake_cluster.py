@@ -45,10 +45,10 @@ class FakeNode:
             command = decode_submission(request.data)
         except CommandInvalid as error:
             return _answer(request, AnswerStatus.REFUSED, code=error.code, detail=error.message)
-        cluster.received.append((command.operation_id, request.wait))
         if cluster.leader != self.node_id:
             detail = cluster.addresses.get(cluster.leader, "")
             return _answer(request, AnswerStatus.RETRY, code="NOT_LEADER", detail=detail)
+        cluster.received.append((command.operation_id, request.wait))
         if cluster.refusals.get(command.operation_id, 0) > 0:
             cluster.refusals[command.operation_id] -= 1
             return _answer(request, AnswerStatus.RETRY, code="LEADERSHIP_LOST")
