@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -65,9 +66,10 @@ class Script:
         self.scratch = scratch
         self.commands: list[tuple[str, Command]] = []
         found = list(blocks(page, ROOT))
-        # Two pages, or two people on one machine, may not fight for a port that a page names.
-        named = sorted({port for block in found for port in _ADDRESS.findall(block.text)})
-        self.ports = dict(zip(named, free_ports(len(named)), strict=True))
+        # Two pages, or two people on one machine, may not fight for a port that a page names. All are
+        # moved by one distance, because `cluster init` takes client ports 100 above peer ports.
+        named = {int(port) for block in found for port in _ADDRESS.findall(block.text)}
+        self.distance = free_distance({near for port in named for near in (port, port + 100)})
         self.lines = ["exec 2>&1"]
         for number, block in enumerate(found):
             self._take(number, block)
@@ -99,17 +101,22 @@ class Script:
         self.lines += [line, f"printf '{_MARK}%d{_MARK}' $?"]
 
     def outward(self, text: str) -> str:
-        return _ADDRESS.sub(lambda found: f"127.0.0.1:{self.ports[found[1]]}", text)
+        return _ADDRESS.sub(lambda found: f"127.0.0.1:{int(found[1]) + self.distance}", text)
 
     def inward(self, text: str) -> str:
-        back = {str(free): named for named, free in self.ports.items()}
-        return _ADDRESS.sub(lambda found: f"127.0.0.1:{back.get(found[1], found[1])}", text)
+        return _ADDRESS.sub(lambda found: f"127.0.0.1:{int(found[1]) - self.distance}", text)
 
     def run(self) -> Iterator[tuple[str, Command, str, int]]:
         """Run all of it; then one (place, command, output, status) for each that was reached."""
+        programs = self.scratch / ".bin"
+        programs.mkdir()
+        for name, start in (("fencepost", "-c 'from fencepost.cli.main import main; main()'"), ("python", "")):
+            (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {start} "$@"\n')
+            (programs / name).chmod(0o755)
         environment = {
             **os.environ,
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT / "src"),
             "HOME": str(self.scratch),
             "COLUMNS": "120",
             "PYTHONWARNINGS": "error",
@@ -148,13 +155,17 @@ def end_session(leader: int) -> None:
         return
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports free a moment ago. All are held until all are known, so that no two are equal."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [server.getsockname()[1] for server in held]
-    for server in held:
-        server.close()
-    return ports
+def free_distance(ports: set[int]) -> int:
+    """How far to move `ports` so that all of them are free a moment ago, below the ephemeral ones."""
+    for distance in random.SystemRandom().sample(range(10_000, 25_000, 10), 50):
+        with contextlib.ExitStack() as held:
+            try:
+                for port in ports:
+                    held.enter_context(socket.create_server(("127.0.0.1", port + distance)))
+            except OSError:
+                continue
+            return distance
+    raise AssertionError(f"no room to move {sorted(ports)} to")
 
 
 @pytest.mark.servers
