@@ -180,7 +180,8 @@ class Renderer:
         self._err(f"{title}: {error.message}")
         for line in error.tried:
             self._err(f"  {line}")
-        if "committed" not in error.message and _about_a_command(error):
+        said = "committed" in error.message or "nothing was sent" in error.message
+        if not said and _about_a_command(error):
             self._err(f"  {_COMMITTED[committed(error)]}")
         if error.next_step:
             self._err(f"  {error.next_step}")

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..settings import Kind
 
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[Any]
+else:
+    _ParamType = click.ParamType  # generic only in newer versions of click
 
-class SettingType(click.ParamType[Any]):
+
+class SettingType(_ParamType):
     """A click type from a kind of setting: durations become nanoseconds, sizes bytes."""
 
     def __init__(self, kind: Kind) -> None:

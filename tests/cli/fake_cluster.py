@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -34,6 +35,7 @@ class FakeNode:
         self.cluster = cluster
         self.digest = "d1"
         self.term = 7
+        self.calls: Counter[str] = Counter()
 
     def submit(self, connection: Connection, requests: list[SubmitRequest]) -> None:
         answers = [self._answer(connection, request) for request in requests]
@@ -71,6 +73,7 @@ class FakeNode:
         raise NotImplementedError
 
     def call(self, connection: Connection, request_id: int, method: str, parameters: dict[str, Any]) -> None:
+        self.calls[method] += 1
         try:
             connection.reply(request_id, getattr(self, "call_" + method.replace(".", "_"))(**parameters))
         except NotFound as error:
@@ -262,6 +265,10 @@ class FakeCluster:
                 connection.answer([self.answer_of(request, self.commands[operation_id], False)])
 
         self.do(action)
+
+    def asked(self, node_id: str, method: str) -> int:
+        """How often a node was asked a question."""
+        return self.nodes[node_id].calls[method]
 
     def order_of(self, lane: str) -> list[str]:
         return [found["id"] for found in self.commands.values() if found["lane"] == lane]

@@ -1,0 +1,374 @@
+"""The frame of the command: help, settings, errors, output, start-up."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+import fencepost.cli.compose
+from fencepost.cli.app import FencepostCommand, FencepostGroup
+from fencepost.cli.client_settings import DEFAULT_ENDPOINTS, resolve
+from fencepost.cli.config import NodeConfiguration
+from fencepost.cli.explanations import EXPLANATIONS
+from fencepost.cli.main import fencepost as root
+from fencepost.raft.core.errors import ConfigurationError, FencepostError, StorageFull
+
+from .fake_cluster import CLUSTER, FakeCluster, unused_address
+from .running import PROGRAM, environment, error_of, run, run_json, start
+from .test_config import GOOD, LEDGER
+
+
+def every_command() -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command and group but the demo, which is tested where it lives."""
+
+    def walk(path: tuple[str, ...], found: click.Command) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+        yield path, found
+        if isinstance(found, FencepostGroup):
+            context = click.Context(found)
+            for name in found.list_commands(context):
+                inner = found.get_command(context, name)
+                assert inner is not None
+                if name != "demo":
+                    yield from walk((*path, name), inner)
+
+    return walk((), root)
+
+
+COMMANDS = [pytest.param(path, id=" ".join(path) or "fencepost") for path, _ in every_command()]
+SPECIFIED = {
+    "cluster init", "node start", "node check-config", "status", "submit", "command list", "command show",
+    "command watch", "resource fences", "wait", "explain", "completion",
+}  # fmt: skip
+
+
+def test_the_commands_of_this_version_are_there() -> None:
+    assert {" ".join(path) for path, found in every_command() if not isinstance(found, FencepostGroup)} == SPECIFIED
+
+
+def examples_of(path: tuple[str, ...]) -> list[str]:
+    result = run(*path, "--help")
+    assert result.exit_code == 0
+    head, _, rest = result.stdout.partition("\n\n")
+    title, *examples = head.splitlines()
+    assert title == "Examples:"
+    assert rest.startswith("Usage: fencepost")
+    return [example.strip() for example in examples]
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in which the examples find what they name."""
+    endpoints = json.dumps(cluster.endpoints.split(","))
+    (tmp_path / "fencepost.toml").write_text(f'[client]\nendpoints = {endpoints}\ncluster_id = "{CLUSTER}"\n')
+    (tmp_path / "n1.toml").write_text(GOOD + LEDGER)
+    (tmp_path / "resources.toml").write_text(LEDGER)
+    delivery = {"delivery": "d-1", "payload": {"repository": {"full_name": "a/b"}}}
+    (tmp_path / "webhooks.jsonl").write_text(json.dumps(delivery) + "\n")
+    monkeypatch.chdir(tmp_path)
+    assert run(
+        "submit", "ledger", "credit", "--id", "order-1001", "--lane", "alice", '{"account": "alice", "cents": 250}'
+    )
+    return tmp_path
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_help_opens_with_two_examples_that_work(
+    path: tuple[str, ...], scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[NodeConfiguration] = []
+
+    async def run_node(configuration: NodeConfiguration) -> int:
+        started.append(configuration)
+        return 0
+
+    monkeypatch.setattr(fencepost.cli.compose, "run_node", run_node)
+    examples = examples_of(path)
+    assert len(examples) == 2
+    for example in examples:
+        program, *arguments = shlex.split(example)
+        assert program == "fencepost"
+        assert tuple(arguments[: len(path)]) == path
+        result = run(*arguments)
+        assert result.exit_code == 0, f"{example}\n{result.stdout}{result.stderr}"
+        assert result.stdout or started
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_every_command_takes_the_global_options_and_documents_its_own(path: tuple[str, ...]) -> None:
+    found = dict(every_command())[path]
+    assert isinstance(found, FencepostCommand | FencepostGroup)
+    names = {name for param in found.params for name in param.opts}
+    assert {"--endpoints", "--context", "--timeout", "--output", "-o", "--time", "--color", "-q", "-v"} <= names
+    assert found.help
+    for param in found.params:
+        if isinstance(param, click.Option):
+            assert param.help, param.name
+
+
+# -- settings ---------------------------------------------------------------------------------------
+
+
+def test_precedence_is_flag_environment_context_file_default(tmp_path: Path) -> None:
+    (tmp_path / "fencepost.toml").write_text(
+        '[client]\nendpoints = ["file:1"]\ntimeout = "1s"\noutput = "tsv"\ncolor = "never"\n'
+        '[contexts.far]\nendpoints = ["context:1"]\ntimeout = "2s"\noutput = "json"\n'
+    )
+    home = {"HOME": str(tmp_path / "home")}
+    assert resolve({}, home, tmp_path / "elsewhere").endpoints == DEFAULT_ENDPOINTS
+    assert resolve({}, home, tmp_path).endpoints == ("file:1",)
+    assert resolve({}, {**home, "FENCEPOST_CONTEXT": "far"}, tmp_path).endpoints == ("context:1",)
+    found = resolve({"context": "far", "output": "jsonl"}, {**home, "FENCEPOST_TIMEOUT": "3s"}, tmp_path)
+    assert (found.endpoints, found.timeout_ns, found.output, found.color, found.time) == (
+        ("context:1",), 3_000_000_000, "jsonl", "never", "relative",
+    )  # fmt: skip
+    assert resolve({"endpoints": "a:1, b:2,a:1"}, home, tmp_path).endpoints == ("a:1", "b:2")
+
+
+def test_a_context_may_be_a_file_and_the_user_has_one(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "fencepost.toml").write_text('[client]\nendpoints = ["x:1"]\n')
+    assert resolve({"context": "x/fencepost.toml"}, {"HOME": "/none"}, tmp_path).endpoints == ("x:1",)
+    user = tmp_path / "home" / ".config" / "fencepost"
+    user.mkdir(parents=True)
+    (user / "config.toml").write_text('[client]\nendpoints = ["user:1"]\n')
+    assert resolve({}, {"HOME": str(tmp_path / "home")}, tmp_path).endpoints == ("user:1",)
+
+
+@pytest.mark.parametrize(
+    ("flags", "variables", "says"),
+    [
+        ({"endpoints": "a"}, {}, 'flag --endpoints: endpoints: "a" is not an address such as'),
+        ({}, {"FENCEPOST_TIMEOUT": "5"}, 'environment FENCEPOST_TIMEOUT: timeout: "5" is not a duration such as'),
+        ({}, {"FENCEPOST_QUIET": "maybe"}, 'environment FENCEPOST_QUIET: quiet: "maybe" is not true or false'),
+        ({"context": "fare"}, {}, "contexts of the client file: far"),
+        ({"context": "./none.toml"}, {}, "cannot read"),
+    ],
+)
+def test_settings_that_are_wrong_name_their_source(
+    tmp_path: Path, flags: dict[str, str], variables: dict[str, str], says: str
+) -> None:
+    (tmp_path / "fencepost.toml").write_text("[contexts.far]\n")
+    with pytest.raises(ConfigurationError) as raised:
+        resolve(flags, {"HOME": "/none", **variables}, tmp_path)
+    assert any(line.startswith(says) for line in (*raised.value.tried, raised.value.message))
+
+
+def test_an_unknown_key_of_the_client_file(tmp_path: Path) -> None:
+    (tmp_path / "fencepost.toml").write_text("[client]\nendpoint = []\n[context.x]\n")
+    with pytest.raises(ConfigurationError) as raised:
+        resolve({}, {}, tmp_path)
+    assert [line.partition(": ")[2] for line in raised.value.tried] == [
+        "context: unknown section; did you mean 'contexts'?",
+        "client.endpoint: unknown key; did you mean 'endpoints'?",
+    ]
+
+
+# -- errors -----------------------------------------------------------------------------------------
+
+
+def test_usage_errors() -> None:
+    for arguments, says in (
+        (("stauts",), "error USAGE: no command 'stauts'; did you mean 'status'?; nothing was sent"),
+        (("command", "lst"), "error USAGE: no command 'lst'; did you mean 'list'?; nothing was sent"),
+        (("status", "--wach"), "error USAGE: No such option"),
+        (("submit", "ledger"), "error USAGE: Missing argument 'EFFECT'.; nothing was sent"),
+        (("status", "-o", "yaml"), "error CONFIG_INVALID: settings are wrong; nothing was sent"),
+    ):
+        result = run(*arguments)
+        assert result.exit_code == 2
+        assert result.stderr.startswith(says), result.stderr
+        assert result.stdout == ""
+
+
+@pytest.mark.parametrize("flags", [("-o", "json"), ("-ojson",), ("--output=json",), ("--output", "jsonl")])
+def test_errors_are_json_where_json_was_asked_for(flags: tuple[str, ...]) -> None:
+    for arguments in ((*flags, "stauts"), ("explain", "NOPE", *flags), ("status", "--endpoints", "x", *flags)):
+        result = run(*arguments)
+        document = json.loads(result.stderr)
+        assert (document["apiVersion"], document["kind"]) == ("fencepost/v1", "Error")
+        assert document["error"]["exit_code"] == result.exit_code
+        assert set(document["error"]) == {"code", "message", "outcome", "tried", "next", "committed", "exit_code"}
+    assert run("stauts", FENCEPOST_OUTPUT="json").stderr.startswith("{")
+
+
+def test_the_error_is_printed_as_documented() -> None:
+    address = unused_address()
+    result = run("submit", "ledger", "credit", "--endpoints", address, "--timeout", "200ms", "-q")
+    first, tried, following = result.stderr.splitlines()
+    assert re.fullmatch(r"error NO_ENDPOINT: .*nothing was sent; safe to retry", first)
+    assert tried.startswith(f"  {address}  connection refused")
+    assert following == "  start a node, or check --endpoints"
+
+
+def test_colour_only_where_it_is_wanted() -> None:
+    assert "\x1b[" not in run("explain", "NOPE").stderr
+    assert run("explain", "NOPE", "--color", "always").stderr.startswith("\x1b[1;31merror NOT_FOUND\x1b[0m: ")
+    assert run("explain", "--color", "always").stdout.startswith("\x1b[1mCODE")
+    assert "\x1b[" not in run("explain").stdout
+
+
+def test_a_bug_is_1_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: str) -> None:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr("fencepost.cli.commands.explain.describe", broken)
+    result = run("explain", "BUSY", "-o", "json")
+    assert result.exit_code == 1
+    error = error_of(result)
+    assert (error["code"], error["message"], error["committed"]) == ("INTERNAL", "ZeroDivisionError: oops", "unknown")
+    assert "Traceback" in run("explain", "BUSY", "-v").stderr
+
+
+# -- node and cluster -------------------------------------------------------------------------------
+
+
+def test_node_start_runs_the_node_and_takes_its_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "n1.toml").write_text(GOOD)
+    started: list[NodeConfiguration] = []
+
+    async def run_node(configuration: NodeConfiguration) -> int:
+        started.append(configuration)
+        if configuration.node.log_level == "error":
+            raise StorageFull("no room")
+        return 8
+
+    monkeypatch.setattr(fencepost.cli.compose, "run_node", run_node)
+    config = ("node", "start", "--config", f"{tmp_path}/n1.toml")
+    assert run(*config, "--set", "raft.heartbeat=20ms").exit_code == 8
+    assert started[0].raft.heartbeat_ns == 20_000_000
+    result = run(*config, "--set", "node.log_level=error")
+    assert (result.exit_code, "error STORAGE_FULL: no room" in result.stderr) == (1, True)
+    assert run("node", "start", FENCEPOST_CONFIG=f"{tmp_path}/n1.toml").exit_code == 8
+
+
+def test_check_config(tmp_path: Path) -> None:
+    path = tmp_path / "n1.toml"
+    path.write_text(GOOD + LEDGER)
+    result = run("node", "check-config", str(path))
+    assert (result.exit_code, result.stdout.splitlines()[0]) == (0, f"{path}: ok")
+    assert "credit.sql: not checked, because no schema is declared (no such table: entries)" in result.stderr
+    schema = 'schema = "CREATE TABLE entries(account, cents)"\npath ='
+    path.write_text(GOOD + LEDGER.replace("path =", schema))
+    result = run("node", "check-config", str(path))
+    assert result.exit_code == 2
+    assert "resources.ledger.schema: table entries already exists (it is run at every start" in result.stderr
+    path.write_text(GOOD + LEDGER.replace("path =", schema.replace("TABLE", "TABLE IF NOT EXISTS")))
+    code, body = run_json("node", "check-config", str(path))
+    assert (code, body["voters"], body["resources"]["ledger"]["effects"]) == (0, ["n1", "n2", "n3"], ["credit"])
+    path.write_text(path.read_text().replace("INSERT INTO entries", "INSERT INTO entry"))
+    assert "credit.sql: no such table: entry" in run("node", "check-config", str(path)).stderr
+    assert "n1.toml:11: x: unknown section" in _check(path, GOOD + "[x]\n")
+
+
+def _check(path: Path, text: str) -> str:
+    path.write_text(text)
+    return run("node", "check-config", str(path)).stderr
+
+
+def test_cluster_init_writes_what_node_start_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    nodes = "n1=127.0.0.1:7001,n2=127.0.0.1:7002,n3.eu=[::1]:7003"
+    result = run("cluster", "init", "--nodes", nodes, "--out", "my cluster")
+    assert result.exit_code == 0
+    starts = [line.strip() for line in result.stdout.splitlines() if "node start" in line]
+    assert starts[0] == "fencepost node start --config 'my cluster/n1.toml'"
+    ids = set()
+    for line in starts:
+        code, body = run_json("node", "check-config", shlex.split(line)[-1])
+        assert (code, body["voters"]) == (0, ["n1", "n2", "n3.eu"])
+        ids.add(body["cluster"])
+    assert len(ids) == 1
+    found = resolve({}, {}, tmp_path / "my cluster")
+    assert (found.endpoints, {found.cluster_id}) == (("127.0.0.1:7101", "127.0.0.1:7102", "[::1]:7103"), ids)
+    before = {path: path.read_bytes() for path in (tmp_path / "my cluster").iterdir()}
+    result = run("cluster", "init", "--nodes", nodes, "--out", "my cluster")
+    assert (result.exit_code, "exist; nothing was written" in result.stderr) == (2, True)
+    assert {path: path.read_bytes() for path in (tmp_path / "my cluster").iterdir()} == before
+
+
+def test_cluster_init_names_each_bad_node(tmp_path: Path) -> None:
+    nodes = "n1=127.0.0.1:7001,n1=127.0.0.1:1,n2=127.0.0.1:7101,n3=x,,n4=h:65500,fencepost=h:1"
+    result = run("cluster", "init", "--nodes", nodes, "--out", f"{tmp_path}/c")
+    assert result.exit_code == 2
+    assert [line.strip() for line in result.stderr.splitlines()[1:]] == [
+        "n1=127.0.0.1:1: the id is taken",
+        "n2=127.0.0.1:7101: 127.0.0.1:7101 is already an address of n1",
+        'n3=x: "x" is not an address such as "127.0.0.1:7001" or "[::1]:7001"',
+        "(empty): write ID=HOST:PORT",
+        "n4=h:65500: port '65600' of \"h:65600\" is not a number from 1 to 65535",
+        "fencepost=h:1: the id would name the client file",
+    ]
+    assert not (tmp_path / "c").exists()
+
+
+# -- explain, completion, start-up ------------------------------------------------------------------
+
+
+def every_error() -> Iterator[type[FencepostError]]:
+    """Every error class of the package, those of the parts included."""
+    for module in ("raft.effects.handlers", "transport.client", "transport.peers", "storage.log_store"):
+        __import__(f"fencepost.{module}")
+    stack: list[type[FencepostError]] = [FencepostError]
+    while stack:
+        kind = stack.pop()
+        yield kind
+        stack += [each for each in kind.__subclasses__() if each.__module__.startswith("fencepost.")]
+
+
+def test_every_error_code_is_explained() -> None:
+    codes = {kind.code for kind in every_error()}
+    assert codes == set(EXPLANATIONS)
+    for code in codes:
+        exit_code, body = run_json("explain", code)
+        assert exit_code == 0
+        assert len(body["text"].split()) > 12
+        kind = next(kind for kind in every_error() if kind.code == code)
+        assert (body["outcome"], body["exit_code"]) == (kind.outcome.value, kind.exit_code)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(shell: str) -> None:
+    result = run("completion", shell)
+    assert (result.exit_code, "_FENCEPOST_COMPLETE" in result.stdout) == (0, True)
+    assert run("completion", "tcsh").exit_code == 2
+
+
+def test_completion_completes() -> None:
+    variables = {"_FENCEPOST_COMPLETE": "bash_complete", "COMP_WORDS": "fencepost command ", "COMP_CWORD": "2"}
+    found = subprocess.run(PROGRAM, env=environment(**variables), capture_output=True, check=True, timeout=30)
+    assert found.stdout.decode().split() == ["plain,list", "plain,show", "plain,watch"]
+
+
+def test_help_does_not_load_the_network() -> None:
+    script = (
+        "import sys; from fencepost.cli.main import fencepost; fencepost.main(['--help'], standalone_mode=False); "
+        "heavy = ('rich', 'uvloop', 'fencepost.transport', 'fencepost.storage'); "
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", script], env=environment(), capture_output=True, check=True, timeout=30, text=True
+    )
+    assert found.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_closed_pipe_is_quiet(tmp_path: Path) -> None:
+    process = start("explain", cwd=tmp_path)
+    assert process.stdout is not None
+    process.stdout.close()
+    process.stdout = None
+    assert process.communicate(timeout=20)[1] == b""
+    assert process.returncode == 0
+
+
+def test_no_command_shows_the_help() -> None:
+    result: Any = run()
+    assert "Commands:" in result.stdout + result.stderr

@@ -1,0 +1,173 @@
+"""``status``, ``wait`` and ``resource fences``."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import Any
+
+import pytest
+
+from fencepost.cli.commands.status import summarise
+from fencepost.raft.core.errors import NoEndpoint
+from tests.waiting import eventually
+
+from .fake_cluster import CLUSTER, FakeCluster, unused_address
+from .running import error_of, run, run_json, start
+
+
+def test_the_table_and_the_json(cluster: FakeCluster) -> None:
+    result = run("status", "--endpoints", cluster.endpoints)
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0].split()[:5] == ["ENDPOINT", "NODE", "ROLE", "TERM", "LEADER"]
+    assert [line.split()[1:5] for line in lines[1:4]] == [
+        ["n1", "follower", "7", "n2"], ["n2", "leader", "7", "n2"], ["n3", "follower", "7", "n2"],
+    ]  # fmt: skip
+    assert "ledger:ACTIVE" in lines[2]
+    assert lines[4] == "leader n2 in term 7, confirmed; named by 3 of 3 voters"
+    assert lines[5] == "last election: n2 in term 7: elect 0.250 s"
+    code, body = run_json("status", "--endpoints", cluster.endpoints)
+    assert (code, body["apiVersion"], body["kind"]) == (0, "fencepost/v1", "Status")
+    assert body["leader"]["confirmed"] is True
+    assert [row["node"] for row in body["nodes"]] == ["n1", "n2", "n3"]
+    assert body["warnings"] == []
+
+
+def test_tsv_and_jsonl_have_a_row_a_node(cluster: FakeCluster) -> None:
+    tsv = run("status", "--endpoints", cluster.endpoints, "-o", "tsv").stdout.splitlines()
+    assert [line.split("\t")[1] for line in tsv] == ["node", "n1", "n2", "n3"]
+    rows = [
+        json.loads(line) for line in run("-o", "jsonl", "status", "--endpoints", cluster.endpoints).stdout.splitlines()
+    ]
+    assert [(row["apiVersion"], row["node"]) for row in rows] == [("fencepost/v1", node) for node in ("n1", "n2", "n3")]
+
+
+def test_no_leader_is_4_and_no_endpoint_is_3() -> None:
+    with FakeCluster(leader="", down=("n3",)) as cluster:
+        result = run("status", "--endpoints", cluster.endpoints, "-o", "json")
+        assert result.exit_code == 4
+        assert json.loads(result.stdout)["leader"] is None
+        tried = error_of(result)["tried"]
+        assert tried[0] == f"{cluster.addresses['n1']}  up, follower in term 7"
+        assert "refused" in tried[2]
+    result = run("status", "--endpoints", unused_address())
+    assert (result.exit_code, "error NO_ENDPOINT: no node could be reached" in result.stderr) == (3, True)
+    assert "unreachable" in result.stdout
+
+
+def test_differing_definitions_are_a_warning(cluster: FakeCluster) -> None:
+    cluster.nodes["n3"].digest = "d2"
+    result = run("status", "--endpoints", cluster.endpoints)
+    assert result.exit_code == 0
+    assert "warning: the nodes' resource and effect definitions differ: n1, n2 d1; n3 d2\n" in result.stderr
+
+
+def node(name: str, role: str, term: int, leader: str, **more: Any) -> dict[str, Any]:
+    return {
+        "node_id": name, "cluster_id": CLUSTER, "role": role, "term": term, "leader": leader, "commit_index": 1,
+        "applied_index": 1, "voters": ["n1", "n2", "n3"], "resources": {}, "definitions_digest": "d",
+        "leader_client_address": f"{leader}:1", **more,
+    }  # fmt: skip
+
+
+def test_what_is_confirmed() -> None:
+    def leader(**answers: Any) -> tuple[Any, ...] | None:
+        found = summarise({f"{name}:1": answer for name, answer in answers.items()})["leader"]
+        return found and (found["node"], found["term"], found["confirmed"], found["gone"])
+
+    away = NoEndpoint("connection refused")
+    leads = node("n1", "leader", 5, "n1")
+    assert leader(n1=leads, n2=node("n2", "follower", 5, "n1")) == ("n1", 5, True, False)
+    # Alone it is believed only when it heard a quorum within its lease.
+    assert leader(n1=leads, n2=away) == ("n1", 5, False, False)
+    assert leader(n1={**leads, "confirmed": True}, n2=away) == ("n1", 5, True, False)
+    # Followers may go on naming a leader that has died.
+    assert leader(n1=away, n2=node("n2", "follower", 5, "n1"), n3=node("n3", "follower", 5, "n1")) == (
+        "n1", 5, False, True,
+    )  # fmt: skip
+    # A frozen leader that wakes still believes in itself; the others have moved on.
+    assert leader(n1=leads, n2=node("n2", "leader", 6, "n2"), n3=node("n3", "follower", 6, "n2")) == (
+        "n2", 6, True, False,
+    )  # fmt: skip
+    assert leader(n1=leads, n2=node("n2", "candidate", 6, "")) == ("n1", 5, False, False)
+    assert leader(n2=node("n2", "candidate", 6, "")) is None
+
+
+def test_an_unconfirmed_leader_is_labelled() -> None:
+    with FakeCluster(down=("n1", "n3")) as cluster:
+        result = run("status", "--endpoints", cluster.endpoints)
+    assert result.exit_code == 0
+    assert "leader n2 in term 7, UNCONFIRMED: named by 1 of 3 voters" in result.stdout
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_watch_goes_on_until_a_signal(cluster: FakeCluster, number: int, code: int) -> None:
+    process = start("status", "--watch", "--interval", "10ms", "--endpoints", cluster.endpoints, "-o", "jsonl")
+    assert process.stdout is not None
+    seen = [json.loads(process.stdout.readline())["node"] for _ in range(7)]
+    assert seen == ["n1", "n2", "n3"] * 2 + ["n1"]
+    process.send_signal(number)
+    process.communicate(timeout=20)
+    assert process.returncode == code
+
+
+def test_watch_ends_quietly_when_its_reader_has_gone(cluster: FakeCluster) -> None:
+    process = start("status", "--watch", "--interval", "10ms", "--endpoints", cluster.endpoints, "-o", "tsv")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    process.stdout = None
+    assert process.wait(timeout=20) == 0
+    assert process.communicate(timeout=20)[1] == b""
+
+
+def test_wait_for_leader_ready_and_applied(cluster: FakeCluster) -> None:
+    code, body = run_json("wait", "--for", "leader", "--endpoints", cluster.endpoints)
+    assert (code, body["found"]) == (0, "leader n2 in term 7, confirmed")
+    code, body = run_json("wait", "--for", "ready", "--endpoints", cluster.endpoints)
+    assert (code, body["found"]) == (0, "leader n2 in term 7; ledger:ACTIVE")
+    code, body = run_json("wait", "--for", "applied=1", "--endpoints", cluster.endpoints)
+    assert (code, body["found"]) == (0, "applied n1:1, n2:1, n3:1")
+    result = run("wait", "--for", "applied=2", "--endpoints", cluster.endpoints, "--timeout", "300ms")
+    assert result.exit_code == 8
+    assert "applied=2 did not hold in time; applied n1:1, n2:1, n3:1" in result.stderr
+
+
+def test_wait_sees_readiness_come(cluster: FakeCluster) -> None:
+    cluster.activation = "FENCING"
+    process = start("wait", "--for", "ready", "--endpoints", cluster.endpoints, "-o", "json")
+    eventually(lambda: cluster.do(lambda: cluster.asked("n2", "status") >= 2), within_s=20, what="it is polling")
+    assert process.poll() is None
+    cluster.activation = "ACTIVE"
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+def test_wait_for_a_command(cluster: FakeCluster) -> None:
+    wait = ("--endpoints", cluster.endpoints, "--timeout", "300ms")
+    assert run("wait", "--for", "command=a:b:done", *wait).exit_code == 8
+    run("submit", "ledger", "credit", "--id", "a:b", "--endpoints", cluster.endpoints)
+    assert run("wait", "--for", "command=a:b:done", *wait).exit_code == 0
+    assert run("wait", "--for", "command=a:b:succeeded", *wait).exit_code == 0
+    assert run("wait", "--for", "command=a:b:dead", *wait).exit_code == 8
+
+
+def test_wait_without_a_leader_or_endpoint() -> None:
+    with FakeCluster(leader="") as cluster:
+        assert run("wait", "--for", "leader", "--endpoints", cluster.endpoints, "--timeout", "300ms").exit_code == 4
+    assert run("wait", "--for", "ready", "--endpoints", unused_address(), "--timeout", "300ms").exit_code == 3
+
+
+@pytest.mark.parametrize("text", ["lead", "applied=x", "applied=", "command=x", "command=:done", "command", "ready=1"])
+def test_wait_for_something_else_is_usage(text: str) -> None:
+    result = run("wait", "--for", text)
+    assert (result.exit_code, "write leader, ready, applied=N or command=ID:done" in result.stderr) == (2, True)
+
+
+def test_resource_fences(cluster: FakeCluster) -> None:
+    result = run("resource", "fences", "--endpoints", cluster.endpoints)
+    assert result.stdout.splitlines()[1].split() == ["ledger", "sqlite", "fenced", "1.7", "n2/i/1", "ACTIVE", "-"]
+    _, body = run_json("resource", "fences", "--endpoints", cluster.endpoints)
+    assert body["items"][0]["token"] == {"incarnation": "1", "term": "7"}
