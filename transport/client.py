@@ -14,7 +14,7 @@ from .address import Resolver, ThreadResolver
 from .backoff import SystemRandomness
 from .client_bulk import submit_window
 from .client_calls import call_any, call_each, call_leader, call_one
-from .client_engine import Engine
+from .client_engine import SWEEP_S, Engine
 
 
 class Client:
@@ -22,7 +22,8 @@ class Client:
     the leader is shared by all of them.
 
     ``endpoints`` are client addresses (``host:port``), one or more, of any nodes. ``cluster_id``
-    empty takes any cluster. Times are in seconds. Use it as an async context manager::
+    empty takes any cluster. Times are in seconds; every ``sweep_s`` the client looks for silence, and a
+    node that owes answers and says nothing four times running is given up. Use it as an async context manager::
 
         async with Client(["127.0.0.1:7101", "127.0.0.1:7102"]) as client:
             answer = await client.submit(Command("op-1", "ledger", "credit", "", b"{}"))
@@ -41,6 +42,7 @@ class Client:
         clock: Clock | None = None,
         randomness: Randomness | None = None,
         resolver: Resolver | None = None,
+        sweep_s: float = SWEEP_S,
     ) -> None:
         if isinstance(endpoints, str) or not endpoints:
             raise ConfigurationError("no endpoint given", next_step="--endpoints host:port[,host:port...]")
@@ -52,6 +54,7 @@ class Client:
             clock=clock,
             randomness=randomness if randomness is not None else SystemRandomness(),
             resolver=resolver if resolver is not None else ThreadResolver(),
+            sweep_s=sweep_s,
         )
 
     async def __aenter__(self) -> Client:

@@ -66,7 +66,9 @@ class Engine:
         clock: Clock | None,
         randomness: Randomness,
         resolver: Resolver,
+        sweep_s: float = SWEEP_S,
     ) -> None:
+        self._sweep_s = sweep_s
         self._now = clock.monotonic_ns if clock is not None else time.monotonic_ns
         self._randomness = randomness
         self._resolver = resolver
@@ -380,7 +382,7 @@ class Engine:
         assert self._loop is not None
         now = self._now()
         if self._sweep_timer is None:
-            self._quiet_sweep_at_ns = now + int(SWEEP_S * _S)
+            self._quiet_sweep_at_ns = now + int(self._sweep_s * _S)
         else:
             self._sweep_timer.cancel()
         at = min(deadline_ns, self._quiet_sweep_at_ns)
@@ -390,13 +392,13 @@ class Engine:
     def watch(self) -> None:
         """Keep sweeping while calls are under way, even when no request is."""
         if self._sweep_timer is None:
-            self._arm_sweep(self._now() + int(SWEEP_S * _S))
+            self._arm_sweep(self._now() + int(self._sweep_s * _S))
 
     def _sweep(self) -> None:
         self._sweep_timer = None
         now = self._now()
         if now >= self._quiet_sweep_at_ns:
-            self._quiet_sweep_at_ns = now + int(SWEEP_S * _S)
+            self._quiet_sweep_at_ns = now + int(self._sweep_s * _S)
             self._sweep_links()
             self._probe(now)
         next_deadline = self._quiet_sweep_at_ns
@@ -421,7 +423,7 @@ class Engine:
                 link.heard = True  # It owes nothing; its silence means nothing.
             silent = link.sweep()
             if silent >= SILENT_SWEEPS:
-                link.abort(f"no answer for {SWEEP_S * SILENT_SWEEPS:g} s")
+                link.abort(f"no answer for {self._sweep_s * SILENT_SWEEPS:g} s")
                 # The operating system reports the end of an aborted connection a turn later.
                 self.link_lost(link)
                 # It may be named as the leader by followers that have not noticed yet.
