@@ -294,8 +294,8 @@ def _settle(disk: Disk, log_path: Path) -> None:
     disk does not and call it clean, so the last segment is read from the disk again (S12). Earlier
     segments were synced without an error before the next one was begun.
     """
-    clear_temporaries(disk, log_path)
     number = last_segment(disk, log_path)
+    clear_temporaries(disk, log_path)
     path = log_path / segment_name(number)
     try:
         disk.sync_directory(log_path)

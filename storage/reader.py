@@ -12,10 +12,15 @@ from pathlib import Path
 
 import aiofiles
 
+from ..raft.core.errors import StorageCorrupt
 from .disk import Disk, RealDisk
 from .formatting import IDENTITY, LOG, Identity, decode_identity
 from .identity import read_identity
 from .recovery import Recovered, load_log
+
+ATTEMPTS = 3
+"""A file that is read while it is written may show a later record and not yet the one before it.
+Damage is still there the next time."""
 
 
 def read_log(path: str | os.PathLike[str], disk: Disk | None = None) -> Recovered:
@@ -26,8 +31,13 @@ def read_log(path: str | os.PathLike[str], disk: Disk | None = None) -> Recovere
     """
     root = Path(path).absolute()
     disk = RealDisk() if disk is None else disk
-    identity = read_identity(disk, root)
-    return load_log(disk, root / LOG, bytes.fromhex(identity.instance_id)).recovered
+    instance = bytes.fromhex(read_identity(disk, root).instance_id)
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return load_log(disk, root / LOG, instance).recovered
+        except StorageCorrupt:
+            continue
+    return load_log(disk, root / LOG, instance).recovered
 
 
 async def load_identity(path: str | os.PathLike[str]) -> Identity:

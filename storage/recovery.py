@@ -180,8 +180,7 @@ def load_log(disk: Disk, directory: Path, instance: bytes) -> LoadedLog:
 
     Raises StorageCorrupt naming file, offset and index; StorageFormatUnknown; StorageError.
     """
-    manifest = read_manifest(disk, directory, instance)
-    last = last_segment(disk, directory)
+    manifest, last = _count_segments(disk, directory, instance)
     if not manifest <= last <= manifest + 1:
         missing = directory / segment_name(min(manifest, last + 1))
         raise corrupt_file(missing, f"segments up to {manifest} have been in use and the last one found is {last}")
@@ -194,11 +193,22 @@ def load_log(disk: Disk, directory: Path, instance: bytes) -> LoadedLog:
         _check_place(path, header, number, previous_end, instance, replay.next_index)
         end, torn = _load_segment(path, data, header, replay, is_last=number == last)
         previous_end = end
-    if last > manifest and end > HEADER_BYTES:
+    if last > manifest and end > HEADER_BYTES and read_manifest(disk, directory, instance) < last:
         raise corrupt(path, HEADER_BYTES, replay.next_index, "the manifest does not know this segment")
     recovered = Recovered(replay.start_state(), replay.entries, replay.commit_index, torn)
     raised = recovered.hard_state != replay.hard_state
     return LoadedLog(recovered, path, header, end, len(data), replay.sealed, raised, manifest)
+
+
+def _count_segments(disk: Disk, directory: Path, instance: bytes) -> tuple[int, int]:
+    """What the manifest says and what is there, of one moment: the log may be in use by another process."""
+    manifest = read_manifest(disk, directory, instance)
+    while True:
+        last = last_segment(disk, directory)
+        again = read_manifest(disk, directory, instance)
+        if again == manifest:
+            return manifest, last
+        manifest = again
 
 
 def _read(disk: Disk, path: Path, index: int) -> bytes:

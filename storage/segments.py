@@ -78,13 +78,15 @@ def decode_segment_header(path: Path, data: bytes, index: int) -> SegmentHeader:
 
     ``index`` is the next log index, for the error. Raises StorageCorrupt, StorageFormatUnknown.
     """
-    if len(data) < HEADER_BYTES:
-        raise corrupt(path, 0, index, "it is shorter than the header of a segment")
-    magic, version, _, number, previous_end, salt, instance = _HEADER.unpack_from(data)
-    if magic != MAGIC:
+    if not data.startswith(MAGIC):
         raise corrupt(path, 0, index, "it does not begin like a segment of a log")
+    # Before length and checksum: a newer version may have another layout behind these two fields.
+    version = int.from_bytes(data[8:10], "big")
     if version > VERSION:
         raise format_unknown(path, f"it has format {version} and this program reads up to {VERSION}")
+    if len(data) < HEADER_BYTES:
+        raise corrupt(path, 0, index, "it is shorter than the header of a segment")
+    _, _, _, number, previous_end, salt, instance = _HEADER.unpack_from(data)
     (check,) = _CHECK.unpack_from(data, _HEADER.size)
     if version != VERSION or google_crc32c.value(data[: _HEADER.size]) != check:
         raise corrupt(path, 0, index, "the header's checksum is wrong")

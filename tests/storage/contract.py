@@ -187,10 +187,13 @@ def reading_changes_nothing_and_needs_no_lock(world: World) -> None:
 
     with opened(world.disk, world.root) as log:
         log.wait(log.write(entries(1, 3), hard_state=HardState(1, "n1")))
-        before = everything(world.root), everything(world.root / "log")
-        found = read_log(world.root, world.disk)
-        assert (everything(world.root), everything(world.root / "log")) == before
+        world = world.crash()
+    directory = open_directory(world.disk, world.root)
+    before = everything(world.root), everything(world.root / "log")
+    found = read_log(world.root, world.disk)
+    assert (everything(world.root), everything(world.root / "log")) == before
     assert found == (HardState(1, "n1"), entries(1, 3), 0, 0)
+    directory.close()
 
 
 CHECKS: tuple[Check, ...] = (

@@ -23,6 +23,7 @@ from .faulty_disk import FaultyDisk
 
 ROOT = Path("/data/n1")
 FIRST = "log/0000000000000001.log"
+FIRST_TIME_NS = 1_700_000_000_000_000_000
 PATIENCE_S = 60.0
 """A bound on waiting for another thread; reaching it is a failure, never a result."""
 
@@ -34,7 +35,7 @@ def entries(first: int, last: int, term: int = 1, size: int = 20) -> list[Entry]
             index,
             term,
             EntryKind.OUTBOX,
-            1_700_000_000_000_000_000 + index,
+            FIRST_TIME_NS + index,
             f"{index}:{term}:".encode().ljust(size, b"x"),
         )
         for index in range(first, last + 1)
