@@ -124,7 +124,9 @@ class Statement:
         cursor = connection.execute(self.sql, parameters)
         if cursor.description is None:
             count = cursor.rowcount
-            return _ROWS[count] if 0 <= count < len(_ROWS) else b'{"rows":%d}' % max(count, 0)
+            if count < 0:  # The sqlite3 module does not count for statements that start with WITH.
+                (count,) = connection.execute("SELECT changes()").fetchone()
+            return _ROWS[count] if count < len(_ROWS) else b'{"rows":%d}' % count
         columns = [column[0] for column in cursor.description]
         # Drawn to its end: a statement that is still open would keep the transaction from ending.
         rows = [dict(zip(columns, row, strict=True)) for row in cursor]
