@@ -41,6 +41,9 @@ from .waiters import ProposalSink, Waiters
 
 _LOG = structlog.get_logger("fencepost.node")
 
+WRITES_UNDER_WAY_MAX = 2
+"""Proposals wait while this many writes of the leader are under way (group commit)."""
+
 
 class LoopObserver(Protocol):
     """What lives beside the core on the node's loop: hears of roles and of what was applied."""
@@ -241,7 +244,10 @@ class RaftLoop:
         for observer in self._observers:
             observer.before_turn_ends(now)
         if (self._proposal_batches or self._internal_batches) and not self._stopped:
-            self._propose()
+            # While writes are under way the next one gathers everything that arrives, so a busy node
+            # makes few large batches, and an idle one waits for nothing. Each completion makes a turn.
+            if len(self.raft.pending_writes) < WRITES_UNDER_WAY_MAX or self.raft.role is not Role.LEADER:
+                self._propose()
         self._arm_timer()
 
     def _refuse_clients(self) -> None:

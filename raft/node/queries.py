@@ -76,6 +76,7 @@ class NodeQueries:
             "commit_index": raft.commit_index,
             "last_index": raft.log.last_index,
             "applied_index": self._loop.applier.last_applied,
+            "writes": raft.write_sequence,
             "voters": list(raft.configuration.voters),
             "peers": links,
             "resources": self._resources(),
