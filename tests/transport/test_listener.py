@@ -153,7 +153,8 @@ async def test_too_many_unanswered_requests_are_busy() -> None:
         await raw.changes.until(lambda: len(bodies(raw.data)) == 2)
         welcome, answers = bodies(raw.data)
         assert welcome.node_id == "n1"
-        assert [(a.request_id, a.status, a.code) for a in answers] == [(n, AnswerStatus.RETRY, "BUSY") for n in range(6)]
+        assert [a.request_id for a in answers] == list(range(6))
+        assert {(a.status, a.code) for a in answers} == {(AnswerStatus.RETRY, "BUSY")}
         assert len(node.frames) == 1
         raw.close()
 

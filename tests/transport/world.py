@@ -209,6 +209,10 @@ class Proxy:
         """Nothing passes in either direction, and nothing is closed: a stopped process, a dropping firewall."""
         self.reset_on_reply = False
         """The next bytes of the server are dropped and the connection is reset."""
+        self.refuse = False
+        """New connections are reset."""
+        self.trickle = 0
+        """When not 0: bytes to the server are kept, and so many of them pass with each ``drip``."""
         self.connections = 0
         self.swallowed = 0
         self.changes = Changes()
@@ -224,6 +228,7 @@ class Proxy:
         assert self._server is not None
         self._server.close()
         self.reset()
+        self._kept.clear()
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
@@ -239,6 +244,10 @@ class Proxy:
         return side
 
     async def _dial(self, near: _Side) -> None:
+        if self.refuse:
+            if near.transport is not None:
+                near.transport.abort()
+            return
         try:
             _, far = await asyncio.get_running_loop().create_connection(lambda: _Side(self), *self._target)
         except OSError:
@@ -255,7 +264,7 @@ class Proxy:
         if side.other is None:
             side.early.append(data)
             return
-        if self.frozen:
+        if self.frozen or (self.trickle and side.to_server):
             self.swallowed += len(data)
             self._kept.append((side, data))
             self.changes.notify()
@@ -273,6 +282,15 @@ class Proxy:
         kept, self._kept = self._kept, []
         for side, data in kept:
             self.arrived(side, data)
+
+    def drip(self) -> None:
+        """Let ``trickle`` bytes of what was kept pass, in order."""
+        if self._kept:
+            side, data = self._kept[0]
+            rest = data[self.trickle :]
+            self._kept[:1] = [(side, rest)] if rest else []
+            if side.other is not None and side.other.transport is not None:
+                side.other.transport.write(data[: self.trickle])
 
     def stop_reading(self) -> None:
         """Leave what arrives in the kernel's buffers, as a stopped process does."""
