@@ -86,7 +86,7 @@ def _row(endpoint: str, answer: Any) -> dict[str, Any]:
     if isinstance(answer, FencepostError):
         return {
             "endpoint": endpoint, "reachable": False, "node": None, "role": None, "term": None, "leader": None,
-            "commit": None, "applied": None, "activation": {}, "pending": None, "error": answer.message,
+            "commit": None, "applied": None, "activation": {}, "pending": None, "error": _said(endpoint, answer),
             "resources": {}, "peers": {},
         }  # fmt: skip
     resources = answer.get("resources") or {}
@@ -109,6 +109,11 @@ def _row(endpoint: str, answer: Any) -> dict[str, Any]:
         "pid": answer.get("pid"),
         "version": answer.get("version"),
     }
+
+
+def _said(endpoint: str, error: FencepostError) -> str:
+    """What came of asking, without the address that stands beside it."""
+    return error.message.removeprefix(f"{endpoint} ").removeprefix("could not be reached: ")
 
 
 def _leader(bodies: Sequence[Mapping[str, Any]], answers: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -180,14 +185,20 @@ def raise_for(body: Mapping[str, Any], answers: Mapping[str, Any]) -> None:
     tried = []
     for endpoint, answer in answers.items():
         if isinstance(answer, FencepostError):
-            tried.append(f"{endpoint}  {answer.message}")
+            tried.append(f"{endpoint}  {_said(endpoint, answer)}")
         else:
             leader = f", last leader {answer['leader']}" if answer.get("leader") else ""
             tried.append(f"{endpoint}  up, {answer['role']} in term {answer['term']}{leader}")
     if not any(row["reachable"] for row in body["nodes"]):
-        raise NoEndpoint("no node could be reached", tried=tried, next_step="check --endpoints, and that the nodes run")
+        raise NoEndpoint(
+            "no node could be reached; nothing was sent",
+            tried=tried,
+            next_step="check --endpoints, and that the nodes run",
+        )
     leader = body["leader"]
     if leader is None or leader["gone"]:
         raise NoLeader(
-            "no leader", tried=tried, next_step="a majority of the voters must be up; start those that are down"
+            "no leader, and nothing can be committed until there is one",
+            tried=tried,
+            next_step="a majority of the voters must be up; start those that are down",
         )
