@@ -40,7 +40,7 @@ prove: $(VENV)/dev.stamp
 	$(VENV)/bin/pytest -m prove $(ARGS)
 
 bench: $(VENV)/runtime.stamp
-	$(PY) benchmarks/compare.py $(ARGS)
+	$(PY) -m benchmarks.compare $(ARGS)
 
 coverage: $(VENV)/dev.stamp
 	$(PY) -m coverage run -m pytest $(ARGS)

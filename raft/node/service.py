@@ -18,6 +18,10 @@ from ..outbox.operation import TERMINAL, Operation, OperationState
 from ..ports import Answer, AnswerStatus, Connection, ProposeRequest, SubmitRequest, Wait
 from .loop import RaftLoop
 
+PENDING_MAX = 200_000
+"""Commands without an outcome that a node takes in; beyond it submissions are refused as BUSY. All of
+them are kept in memory, on every node."""
+
 Query = Callable[[dict[str, Any]], Any]
 """Answers one method of ``call``: parameters in, JSON-like body out. May raise FencepostError."""
 
@@ -86,7 +90,9 @@ class ClientService:
                 continue
             keys.append(_Key(connection, request_id, wait))
             data.append(body)
-        if keys:
+        if keys and sum(map(len, self._machine.pending.values())) >= PENDING_MAX:
+            self.answer_all(keys, AnswerStatus.RETRY, "BUSY", f"{PENDING_MAX} commands wait for their outcome")
+        elif keys:
             self._loop.propose(EntryKind.OUTBOX, data, self._submissions, keys)
         else:
             self._loop.wake()

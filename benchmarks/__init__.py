@@ -1,0 +1,1 @@
+"""Side-by-side measurements against other systems. Ratios within one run are what counts."""
