@@ -115,7 +115,8 @@ class OutboxMachine(OutboxState):
             self.counts[resource] = dict.fromkeys(OperationState, 0)
         pending[index] = operation
         self.counts[resource][_COMMITTED] += 1
-        return SubmitResult(operation, False, False)
+        result: SubmitResult = _new_tuple(SubmitResult, (operation, False, False))
+        return result
 
     # -- what the leader appends -------------------------------------------------------------------
 

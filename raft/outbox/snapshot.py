@@ -193,9 +193,7 @@ def _load_operations(state: OutboxState, chunk: bytes) -> None:
             state.pending[operation.resource][operation.index] = operation
 
 
-def _check_tail(
-    state: OutboxState, chunk: bytes, digest: bytes, operations: int, stream: Iterator[bytes]
-) -> None:
+def _check_tail(state: OutboxState, chunk: bytes, digest: bytes, operations: int, stream: Iterator[bytes]) -> None:
     if chunk[1:] != digest:
         raise _corrupt("its digest does not match")
     if len(state.operations) != operations:

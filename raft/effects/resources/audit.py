@@ -62,9 +62,7 @@ def _operations(connection: sqlite3.Connection) -> list[AcceptedOperation]:
            FROM fencepost_operations ORDER BY accepted"""
     )
     return [
-        AcceptedOperation(
-            row[0], row[1], row[2], row[3], row[4], row[5], FencingToken(row[6], row[7]), *row[8:]
-        )
+        AcceptedOperation(row[0], row[1], row[2], row[3], row[4], row[5], FencingToken(row[6], row[7]), *row[8:])
         for row in rows
     ]
 

@@ -38,9 +38,7 @@ class MemoryStore:
 
     def ledger(self) -> Ledger:
         """The same as ``audit.read_ledger`` gives for a file."""
-        return Ledger(
-            sorted(self.fences.values()), list(self.claims), list(self.operations), list(self.refusals)
-        )
+        return Ledger(sorted(self.fences.values()), list(self.claims), list(self.operations), list(self.refusals))
 
 
 class FakeResource:
@@ -143,9 +141,7 @@ class FakeResource:
             raise
         if rises:
             store.fences[self.name] = StoredFence(self.name, self._cluster_id, token, holder)
-            store.claims.append(
-                ClaimRecord(len(store.claims) + 1, self.name, token, holder, len(store.operations), 0)
-            )
+            store.claims.append(ClaimRecord(len(store.claims) + 1, self.name, token, holder, len(store.operations), 0))
 
     def _apply(self, token: FencingToken, holder: str, attempt: Attempt) -> AttemptOutcome:
         store = self.store

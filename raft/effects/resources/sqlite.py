@@ -54,6 +54,9 @@ class SqliteResource:
     ``busy_timeout_ms`` bounds every wait for another process's lock. ``pause`` and ``time_ns`` are
     the thread's sleep (seconds) and the wall clock for stamps; tests pass their own.
 
+    One limit is SQLite's own: a process that is frozen *inside* a transaction keeps the write lock
+    until it wakes or dies. Nothing is applied twice for it, but nobody else can claim meanwhile.
+
     ``ResourceUnavailable`` from here has outcome ``retry`` where certainly nothing was applied, and
     ``unknown`` only where a commit failed half-way; either way the same attempts may be sent again,
     because the ledger knows what it has done.
@@ -84,9 +87,7 @@ class SqliteResource:
         self._cluster_id = cluster_id
         self._effects = dict(effects)
         self._statements = {effect: Statement(name, effect, definition.sql) for effect, definition in effects.items()}
-        self._connection = SqliteConnection(
-            name, Path(path).absolute(), schema=schema, busy_timeout_ms=busy_timeout_ms
-        )
+        self._connection = SqliteConnection(name, Path(path).absolute(), schema=schema, busy_timeout_ms=busy_timeout_ms)
         self._pause = pause
         self._time_ns = time_ns
         self._claimed_generation = 0
@@ -140,7 +141,7 @@ class SqliteResource:
         return check_all(connection, self._statements.values())
 
     def _read_fence(self) -> Fence | None:
-        connection = self._connection.open(create=False)
+        connection = self._connection.reading()
         try:
             stored = self._stored_fence(connection)
         except sqlite3.Error as error:
@@ -279,9 +280,7 @@ class SqliteResource:
             rows = connection.execute(READ_OPERATIONS, (ids, self.name))
         return {operation_id: Known(digest, result) for operation_id, digest, result in rows}
 
-    def _lane_marks(
-        self, connection: sqlite3.Connection, attempts: Sequence[Attempt]
-    ) -> dict[str, tuple[int, int]]:
+    def _lane_marks(self, connection: sqlite3.Connection, attempts: Sequence[Attempt]) -> dict[str, tuple[int, int]]:
         lanes = {attempt.lane for attempt in attempts if attempt.lane}
         if not lanes:
             return {}

@@ -159,6 +159,16 @@ class SqliteConnection:
             raise
         self._commit(connection)
 
+    def reading(self) -> sqlite3.Connection:
+        """The connection, for a single read of the file that the path names now."""
+        connection = self.open(create=False)
+        try:
+            self._check_file()
+        except ResourceUnavailable:
+            self.drop()
+            raise
+        return connection
+
     def _commit(self, connection: sqlite3.Connection) -> None:
         try:
             connection.execute("COMMIT")

@@ -4,18 +4,23 @@
 
 Modes: ``between`` stops inside the transaction, after the effects and before COMMIT; ``think``
 stops in the declared pause, before the transaction; ``plain`` stops nowhere. At a stop it says so
-and goes on at the next line of input. Operations FIRST to LAST are executed in batches of ten.
+and goes on at the next line of input. ``limited`` runs out of room for its files half-way, says so
+and tries again with room. Operations FIRST to LAST are executed in batches of ten.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import sys
+from collections.abc import Iterator
+from resource import RLIMIT_FSIZE, getrlimit, setrlimit
 from typing import Any
 
 import structlog
 
-from fencepost.raft.core.errors import FencepostError
+from fencepost.raft.core.errors import FencepostError, ResourceUnavailable
 from fencepost.raft.core.token import FencingToken
 from fencepost.raft.effects.resources.sqlite import SqliteEffect, SqliteResource
 from fencepost.raft.ports import Attempt
@@ -46,6 +51,25 @@ def attempt_at(index: int) -> Attempt:
     return Attempt(f"a{index}", index, 1, "run", f"lane{index % LANES}", b"{}", b"%016d" % index, 1)
 
 
+@contextlib.contextmanager
+def room_for(path: str, more_bytes: int) -> Iterator[None]:
+    """Let no file grow beyond what the write-ahead log has now and ``more_bytes``."""
+    soft, hard = getrlimit(RLIMIT_FSIZE)
+    setrlimit(RLIMIT_FSIZE, (os.path.getsize(f"{path}-wal") + more_bytes, hard))
+    try:
+        yield
+    finally:
+        setrlimit(RLIMIT_FSIZE, (soft, hard))
+
+
+async def execute_all(resource: SqliteResource, token: FencingToken, holder: str, first: int, last: int) -> None:
+    for start in range(first, last + 1, 10):
+        attempts = [attempt_at(index) for index in range(start, min(start + 10, last + 1))]
+        outcomes = await resource.execute(token, holder, attempts)
+        pairs = zip(attempts, outcomes, strict=True)
+        say(" ".join(f"{each.operation_id}={outcome.status.name}" for each, outcome in pairs))
+
+
 async def main(path: str, term: str, holder: str, mode: str, first: str, last: str) -> None:
     kind = StopsBetween if mode == "between" else SqliteResource
     resource = kind(
@@ -62,11 +86,11 @@ async def main(path: str, term: str, holder: str, mode: str, first: str, last: s
     try:
         await resource.claim(token, holder)
         say("claimed")
-        for start in range(int(first), int(last) + 1, 10):
-            attempts = [attempt_at(index) for index in range(start, min(start + 10, int(last) + 1))]
-            outcomes = await resource.execute(token, holder, attempts)
-            pairs = zip(attempts, outcomes, strict=True)
-            say(" ".join(f"{each.operation_id}={outcome.status.name}" for each, outcome in pairs))
+        if mode == "limited":
+            with contextlib.suppress(ResourceUnavailable), room_for(path, 30_000):
+                await execute_all(resource, token, holder, int(first), int(last))
+            say("full")
+        await execute_all(resource, token, holder, int(first), int(last))
         say("end")
     except FencepostError as error:
         say(error.code)

@@ -273,9 +273,7 @@ class FencedContract:
 
     async def test_out_of_order_within_one_batch(self, subject: Subject, nodes: Nodes) -> None:
         resource = await nodes()
-        first, second = await resource.execute(
-            token(1), "n1", [attempt("b", 7, lane="k"), attempt("a", 5, lane="k")]
-        )
+        first, second = await resource.execute(token(1), "n1", [attempt("b", 7, lane="k"), attempt("a", 5, lane="k")])
         assert (first.status, second.status) == (SUCCEEDED, FAILED)
 
     async def test_a_replay_of_a_whole_lane_is_not_out_of_order(self, subject: Subject, nodes: Nodes) -> None:

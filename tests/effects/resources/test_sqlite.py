@@ -381,11 +381,11 @@ async def test_a_file_moved_away_is_not_made_anew(open_ledger: Open, path: Path)
             await resource.execute(token(5), "n1", [attempt_of({"account": "a", "cents": 1}, effect="run")])
         with pytest.raises(ResourceUnavailable):
             await resource.claim(token(5), "n1")
+        with pytest.raises(ResourceUnavailable):
+            await resource.fence()
         assert not path.exists()
     os.rename(away, path)
-    (outcome,) = await resource.execute(
-        token(5), "n1", [attempt_of({"account": "a", "cents": 1}, effect="run")]
-    )
+    (outcome,) = await resource.execute(token(5), "n1", [attempt_of({"account": "a", "cents": 1}, effect="run")])
     assert outcome.status is SUCCEEDED
     assert query(path, "SELECT account FROM entries") == [("a",)]
 
