@@ -13,8 +13,8 @@ from pathlib import Path
 import click
 
 from ...raft.core.errors import CheckFailed, ConfigurationError
-from ..app import FencepostCommand, Session, UsageProblem, current_session, run_async
-from ..output import Column
+from ..app import FencepostCommand, UsageProblem, current_session, run_async
+from ..output import Column, Renderer
 from .evidence import Evidence
 from .narrator import Narrator, PlainNarrator, TerminalNarrator
 from .payments import LEDGER_FILE
@@ -49,7 +49,7 @@ TITLES = {
 @click.option("--plain", is_flag=True, help="Plain lines on a terminal too.")
 @click.pass_context
 def demo(ctx: click.Context, nodes: str, scenario: str, keep: Path | None, seed: int | None, plain: bool) -> None:
-    session = current_session()
+    render = current_session().render
     if scenario == "partition":
         raise UsageProblem(
             "the scenario partition is not there yet: cutting links between processes of one machine needs rights or a "
@@ -57,12 +57,11 @@ def demo(ctx: click.Context, nodes: str, scenario: str, keep: Path | None, seed:
             tried=["stale-leader shows the same danger: a leader that is cut off and does not know it"],
         )
     chosen = seed if seed is not None else secrets.randbelow(10_000)
-    narrator = _narrator(session, plain)
-    ctx.exit(run_async(lambda: run(session, narrator, scenario, int(nodes), chosen, keep)))
+    narrator = _narrator(render, plain)
+    ctx.exit(run_async(lambda: run(render, narrator, scenario, int(nodes), chosen, keep)))
 
 
-def _narrator(session: Session, plain: bool) -> Narrator:
-    render = session.render
+def _narrator(render: Renderer, plain: bool) -> Narrator:
     if render.machine:  # The document is for stdout; the story is told beside it.
         return PlainNarrator(render.notice)
     if plain or not sys.stdout.isatty():
@@ -73,7 +72,7 @@ def _narrator(session: Session, plain: bool) -> Narrator:
 
 
 async def run(
-    session: Session,
+    render: Renderer,
     narrator: Narrator,
     scenario: str,
     nodes: int,
@@ -95,7 +94,7 @@ async def run(
         good = all(finding.holds for finding in findings)
         if not good:
             stack.pop_all()  # What went wrong can be looked at.
-        _close(session, narrator, scenario, folder, keep is not None or not good, findings, seed)
+        _close(render, narrator, scenario, folder, keep is not None or not good, findings, seed)
         return 0 if good else CheckFailed.exit_code
 
 
@@ -138,7 +137,7 @@ _VERDICTS = {
 
 
 def _close(
-    session: Session,
+    render: Renderer,
     narrator: Narrator,
     scenario: str,
     folder: Path,
@@ -152,7 +151,7 @@ def _close(
     else:
         narrator.verdict(_VERDICTS[scenario], good=True)
     narrator.commands("Try next", _next_commands(scenario, folder, kept))
-    if session.render.machine:
+    if render.machine:
         body = {
             "scenario": scenario,
             "seed": seed,
@@ -160,7 +159,7 @@ def _close(
             "findings": [{"claim": each.claim, "holds": each.holds, "problems": each.problems} for each in findings],
             "folder": str(folder) if kept else None,
         }
-        session.render.show("Demo", body, [Column.of("holds")])
+        render.show("Demo", body, [Column.of("holds")])
 
 
 def _next_commands(scenario: str, folder: Path, kept: bool) -> list[tuple[str, str]]:
