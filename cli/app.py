@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from ..raft.core.errors import FencepostError, Outcome
+from ..raft.core.errors import FencepostError, NoEndpoint, NoLeader, Outcome
 from .client_settings import ClientSettings, resolve
 from .output import FORMATS, Renderer, drop_stdout
 
@@ -133,7 +133,22 @@ class _Documented(click.Command):
 
 
 class FencepostCommand(_Documented):
-    pass
+    """A command itself, not a group of them."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (NoEndpoint, NoLeader) as error:
+            from .advice import advise
+
+            settings = current_session().settings
+            file = ctx.meta.get(_FLAGS, {}).get("context") or os.environ.get("FENCEPOST_CONTEXT", "")
+            folders = dict.fromkeys((Path(), Path(file).parent if file.endswith(".toml") else Path()))
+            advise(error, settings.endpoints, folders)
+            source = settings.sources.get("endpoints", "the default")
+            if not source.startswith("flag"):
+                error.tried = (*error.tried, f"(endpoints from {source}; --endpoints names others)")
+            raise
 
 
 class FencepostGroup(_Documented, click.Group):

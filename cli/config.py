@@ -59,9 +59,6 @@ class LimitsConfiguration:
     client_connections: int = setting(
         "client_connections", count(1, 100_000), "client connections at once", default=1024
     )
-    frame_bytes: int = setting(
-        "frame", size(2 << 20, 1 << 30), "largest frame accepted from peers and clients", default=64 << 20
-    )
     client_buffer_bytes: int = setting(
         "client_buffer",
         size(1 << 16, 1 << 30),

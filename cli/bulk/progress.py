@@ -14,18 +14,22 @@ from ..output import Renderer
 from .run import Fate, Summary
 
 _REFRESH_S = 0.1
-_LINE_EVERY_S = 2.0
+LINE_EVERY_S = 2.0
 
 
 @asynccontextmanager
-async def progress_display(render: Renderer, summary: Summary, stream: IO[bytes]) -> AsyncIterator[None]:
+async def progress_display(
+    render: Renderer, summary: Summary, stream: IO[bytes], *, line_every_s: float = LINE_EVERY_S
+) -> AsyncIterator[None]:
     """Show ``summary`` as it grows, on stderr, until the block ends. Silent with ``-q``."""
     if render.quiet:
         yield
         return
     total = _lines_in(stream)
-    show = _on_terminal if sys.stderr.isatty() and not render.machine else _as_lines
-    task = asyncio.create_task(show(render, summary, total))
+    if sys.stderr.isatty() and not render.machine:
+        task = asyncio.create_task(_on_terminal(render, summary, total))
+    else:
+        task = asyncio.create_task(_as_lines(render, summary, total, line_every_s))
     try:
         yield
     finally:
@@ -44,9 +48,9 @@ def text(summary: Summary) -> str:
     return ", ".join(named) or "nothing has ended yet"
 
 
-async def _as_lines(render: Renderer, summary: Summary, total: int | None) -> None:
+async def _as_lines(render: Renderer, summary: Summary, total: int | None, every_s: float) -> None:
     while True:
-        await asyncio.sleep(_LINE_EVERY_S)
+        await asyncio.sleep(every_s)
         of = f" of {total}" if total is not None else ""
         render.notice(
             f"{ended(summary)}{of} lines: {text(summary)}", kind="BulkProgress",

@@ -42,14 +42,14 @@ from ..settings import format_duration
 )
 @click.pass_context
 def start(ctx: click.Context, path: Path, overrides: tuple[str, ...]) -> None:
-    from .. import compose
+    from ..compose import run_node
     from ..logs import configure_logging
 
     render = current_session().render
     configuration = load(path, overrides=overrides)
     level = "debug" if current_session().settings.verbose else configuration.node.log_level
     configure_logging(level, colored=render.colored(sys.stderr))
-    ctx.exit(run_async(lambda: compose.run_node(configuration), loop_factory=_loop_factory()))
+    ctx.exit(run_async(lambda: run_node(configuration), loop_factory=_loop_factory()))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -113,7 +113,8 @@ def _row(endpoint: str, answer: Any) -> dict[str, Any]:
 
 def _said(endpoint: str, error: FencepostError) -> str:
     """What came of asking, without the address that stands beside it."""
-    return error.message.removeprefix(f"{endpoint} ").removeprefix("could not be reached: ")
+    said = error.message.removeprefix(f"{endpoint} ").removeprefix("could not be reached: ")
+    return said.replace("no endpoint answered status", "no answer")
 
 
 def _leader(bodies: Sequence[Mapping[str, Any]], answers: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ...transport.client import Client
 
 POLL_S = 0.1
+QUESTION_TIMEOUT_S = 2.0
+"""How long one round of questions may take: a frozen node must not eat the whole time."""
 
 Probe = Callable[["Client"], Awaitable[tuple[bool, str]]]
 """Whether it holds now, and what was found."""
@@ -56,7 +58,6 @@ def parse_condition(text: str) -> Probe:
 async def _wait(session: Session, condition: str, probe: Probe) -> None:
     found = "nothing was asked yet"
     error: FencepostError | None = None
-    # A slow endpoint must not eat the whole time: each question has a bound of its own.
     limit_s = session.settings.timeout_s(30.0)
     try:
         async with asyncio.timeout(limit_s), session.client() as client:
@@ -79,7 +80,7 @@ async def _wait(session: Session, condition: str, probe: Probe) -> None:
 
 
 async def _status(client: Client) -> tuple[dict[str, Any], dict[str, Any]]:
-    answers = dict(await client.call_all("status", {}))
+    answers = dict(await client.call_all("status", {}, timeout_s=QUESTION_TIMEOUT_S))
     body = summarise(answers)
     raise_for(body, answers)
     return body, answers

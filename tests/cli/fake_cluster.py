@@ -74,6 +74,8 @@ class FakeNode:
 
     def call(self, connection: Connection, request_id: int, method: str, parameters: dict[str, Any]) -> None:
         self.calls[method] += 1
+        if self.node_id in self.cluster.frozen:
+            return
         try:
             connection.reply(request_id, getattr(self, "call_" + method.replace(".", "_"))(**parameters))
         except NotFound as error:
@@ -157,7 +159,7 @@ class FakeCluster:
 
     ``refusals``: how often a command is turned away before it is taken. ``silent``: ids that are
     committed and never answered. ``failing``: effects that fail for good. ``held``: ids whose
-    outcome waits for :meth:`release`.
+    outcome waits for :meth:`release`. ``frozen``: nodes that take questions and never answer them.
     """
 
     def __init__(self, *, leader: str = "n2", down: tuple[str, ...] = ()) -> None:
@@ -171,6 +173,7 @@ class FakeCluster:
         self.silent: set[str] = set()
         self.failing: set[str] = set()
         self.held: dict[str, list[tuple[Connection, SubmitRequest]]] = {}
+        self.frozen: set[str] = set()
         self.activation = "ACTIVE"
         self.index = 1
         self._loop = asyncio.new_event_loop()

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import pty
 import signal
+import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fencepost.cli.bulk.progress import progress_display
 from fencepost.cli.bulk.run import Fate, Summary
+from fencepost.cli.output import Renderer
 from fencepost.raft.core.errors import NoLeader
 from fencepost.raft.ports import Wait
 from tests.waiting import eventually
 
 from .fake_cluster import FakeCluster, unused_address
-from .running import run, start
+from .running import PROGRAM, environment, run, start
 
 FATES = ("done", "replayed", "failed", "refused", "not_submitted", "unknown")
 
@@ -268,6 +274,43 @@ def test_the_precedence_of_exit_codes() -> None:
     assert code(None, 0, not_submitted=1, failed=1, refused=1) == 8
     assert code(None, 0, not_submitted=1, refused=1) == 2
     assert code(None, 0, done=3, replayed=1) == 0
+
+
+async def test_progress_as_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "rows").write_text("{}\n\n{}\n{}\n")
+    summary = Summary(lines=2, fates=Counter({Fate.DONE: 1, Fate.REFUSED: 1}))
+    with (tmp_path / "rows").open("rb") as stream:
+        async with progress_display(Renderer(), summary, stream, line_every_s=0):
+            for _ in range(3):
+                await asyncio.sleep(0)
+        assert stream.read(2) == b"{}"  # counting its lines has used up nothing
+    assert capsys.readouterr().err.splitlines()[0] == "2 of 3 lines: 1 done, 1 refused"
+
+
+def test_progress_on_a_terminal(cluster: FakeCluster, tmp_path: Path) -> None:
+    source = write(tmp_path / "rows", [{"id": f"{number}"} for number in range(5)])
+    terminal, inner = pty.openpty()
+    command = ("submit", "l", "e", "--bulk", source, "--endpoints", cluster.endpoints)
+    process = subprocess.Popen(
+        [*PROGRAM, *command], env=environment(TERM="xterm", COLUMNS="120"), stdout=subprocess.PIPE, stderr=inner
+    )
+    os.close(inner)
+    shown = b""
+    while chunk := _read(terminal):
+        shown += chunk
+    stdout, _ = process.communicate(timeout=20)
+    os.close(terminal)
+    assert process.returncode == 0
+    assert b"5/5" in shown
+    assert b"5 done" in shown
+    assert b"\ndone           5\n" in stdout
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # how Linux says that the other end has closed
+        return b""
 
 
 def test_wait_committed_asks_once(cluster: FakeCluster, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -270,12 +271,12 @@ def test_the_digest_is_of_definitions_not_of_places(tmp_path: Path) -> None:
     ledger = one.resources["ledger"]
     assert isinstance(ledger, SqliteResourceConfiguration)
 
-    def with_ledger(**changes: object) -> str:
+    def with_ledger(**changes: Any) -> str:
         return definitions_digest(replace(one, resources={**one.resources, "ledger": replace(ledger, **changes)}))
 
     same = definitions_digest(one)
-    assert definitions_digest(replace(one, resources=dict(reversed(one.resources.items())))) == same
+    assert definitions_digest(replace(one, resources=dict(reversed(list(one.resources.items()))))) == same
     assert with_ledger(path=Path("/elsewhere"), batch_limit=7) == same
     other = SqliteEffectConfiguration(name="credit", sql="INSERT INTO entries VALUES (:account, 0)")
-    changes: list[dict[str, object]] = [{"effects": {"credit": other}}, {"max_attempts": 3}, {"schema": "x"}]
+    changes: list[dict[str, Any]] = [{"effects": {"credit": other}}, {"max_attempts": 3}, {"schema": "x"}]
     assert len({same, *(with_ledger(**change) for change in changes)}) == 4

@@ -74,9 +74,8 @@ def scratch(tmp_path: Path, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatc
     delivery = {"delivery": "d-1", "payload": {"repository": {"full_name": "a/b"}}}
     (tmp_path / "webhooks.jsonl").write_text(json.dumps(delivery) + "\n")
     monkeypatch.chdir(tmp_path)
-    assert run(
-        "submit", "ledger", "credit", "--id", "order-1001", "--lane", "alice", '{"account": "alice", "cents": 250}'
-    )
+    payload = '{"account": "alice", "cents": 250}'
+    assert run("submit", "ledger", "credit", payload, "--id", "order-1001", "--lane", "alice").exit_code == 0
     return tmp_path
 
 
@@ -204,9 +203,31 @@ def test_the_error_is_printed_as_documented() -> None:
     address = unused_address()
     result = run("submit", "ledger", "credit", "--endpoints", address, "--timeout", "200ms", "-q")
     first, tried, following = result.stderr.splitlines()
-    assert re.fullmatch(r"error NO_ENDPOINT: .*nothing was sent; safe to retry", first)
+    assert re.fullmatch(r"error NO_ENDPOINT: .*nothing was committed; safe to retry", first)
     assert tried.startswith(f"  {address}  connection refused")
-    assert following == "  start a node, or check --endpoints"
+    assert following == "  1 of 1 endpoints do not answer. Start one:  fencepost node start --config FILE"
+
+
+def test_an_endpoint_that_was_not_typed_says_where_it_came_from() -> None:
+    result = run("status", "--timeout", "200ms", FENCEPOST_ENDPOINTS=unused_address())
+    assert "\n  (endpoints from environment FENCEPOST_ENDPOINTS; --endpoints names others)\n" in result.stderr
+
+
+def test_a_missing_majority_names_the_node_to_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with FakeCluster(leader="", down=("n2", "n3")) as cluster:
+        (tmp_path / "n2.toml").write_text(GOOD.replace("127.0.0.1:7101", cluster.addresses["n2"]))
+        for command in (("submit", "ledger", "credit"), ("status",)):
+            result = run(*command, "--endpoints", cluster.endpoints, "--timeout", "300ms")
+            assert result.exit_code == 4
+            assert result.stderr.splitlines()[-1] == (
+                "  2 of 3 endpoints do not answer and a majority needs 2. "
+                "Start one:  fencepost node start --config n2.toml"
+            )
+    # With a majority up the cause is another.
+    with FakeCluster(leader="", down=("n2",)) as cluster:
+        result = run("submit", "ledger", "credit", "--endpoints", cluster.endpoints, "--timeout", "300ms")
+        assert "Start one" not in result.stderr
 
 
 def test_colour_only_where_it_is_wanted() -> None:

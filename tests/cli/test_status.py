@@ -145,6 +145,16 @@ def test_wait_sees_readiness_come(cluster: FakeCluster) -> None:
     assert process.returncode == 0
 
 
+def test_a_frozen_node_does_not_eat_the_time(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fencepost.cli.commands.wait.QUESTION_TIMEOUT_S", 0.2)
+    cluster.frozen.add("n3")
+    code, body = run_json("wait", "--for", "ready", "--endpoints", cluster.endpoints, "--timeout", "60s")
+    assert (code, body["found"]) == (0, "leader n2 in term 7; ledger:ACTIVE")
+    result = run("status", "--endpoints", cluster.endpoints, "--timeout", "200ms")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[3].endswith("no answer within 0.2 s")
+
+
 def test_wait_for_a_command(cluster: FakeCluster) -> None:
     wait = ("--endpoints", cluster.endpoints, "--timeout", "300ms")
     assert run("wait", "--for", "command=a:b:done", *wait).exit_code == 8
