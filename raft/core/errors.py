@@ -67,12 +67,16 @@ class FencepostError(Exception):
 
 
 class ConfigurationError(FencepostError):
+    """Something in a file or a flag is wrong. Nothing was started."""
+
     code = "CONFIG_INVALID"
     outcome = Outcome.REFUSED
     exit_code = 2
 
 
 class StorageError(FencepostError):
+    """The disk failed under a running node, or a data directory could not be used."""
+
     code = "STORAGE_FAILED"
     outcome = Outcome.UNKNOWN
     exit_code = 1
@@ -87,6 +91,8 @@ class StorageCorrupt(StorageError):
 
 
 class StorageFull(StorageError):
+    """No space was left. Nothing half-written stays; the node starts again once there is space."""
+
     code = "STORAGE_FULL"
 
 
@@ -99,6 +105,8 @@ class StorageFormatUnknown(StorageError):
 
 
 class DirectoryLocked(StorageError):
+    """Another process has the data directory open."""
+
     code = "DIRECTORY_LOCKED"
     outcome = Outcome.REFUSED
     exit_code = 2
@@ -113,6 +121,8 @@ class DirectoryMismatch(StorageError):
 
 
 class TransportError(FencepostError):
+    """Something went wrong between two processes. Nothing is known beyond that."""
+
     code = "TRANSPORT_FAILED"
     outcome = Outcome.RETRY
     exit_code = 3
@@ -132,28 +142,36 @@ class HandshakeRefused(TransportError):
 
 
 class ClientError(FencepostError):
-    pass
+    """Base of what a submitter hears."""
 
 
 class NoEndpoint(ClientError):
+    """No endpoint could be reached within the deadline. Nothing was sent."""
+
     code = "NO_ENDPOINT"
     outcome = Outcome.RETRY
     exit_code = 3
 
 
 class NoLeader(ClientError):
+    """Nodes answered, but none of them leads. Certainly not committed."""
+
     code = "NO_LEADER"
     outcome = Outcome.RETRY
     exit_code = 4
 
 
 class NotLeader(ClientError):
+    """This node does not lead; the leader, where known, is named. Certainly not committed."""
+
     code = "NOT_LEADER"
     outcome = Outcome.RETRY
     exit_code = 4
 
 
 class Busy(ClientError):
+    """The leader has more under way than it may. Certainly not committed; try again later."""
+
     code = "BUSY"
     outcome = Outcome.RETRY
     exit_code = 4
@@ -168,18 +186,24 @@ class LeadershipLost(ClientError):
 
 
 class OutcomeUnknown(ClientError):
+    """It may have been committed. Ask again under the same operation id and no other."""
+
     code = "OUTCOME_UNKNOWN"
     outcome = Outcome.UNKNOWN
     exit_code = 5
 
 
 class OperationIdReused(ClientError):
+    """The operation id belongs to another command. Nothing was executed for this one."""
+
     code = "OPERATION_ID_REUSED"
     outcome = Outcome.REFUSED
     exit_code = 6
 
 
 class NotFound(ClientError):
+    """There is no such thing on the node that was asked."""
+
     code = "NOT_FOUND"
     outcome = Outcome.REFUSED
     exit_code = 7
@@ -210,6 +234,8 @@ class CheckFailed(FencepostError):
 
 
 class FenceError(FencepostError):
+    """Base of what a protected resource answers when it refuses a token. Nothing was applied."""
+
     outcome = Outcome.REFUSED
     exit_code = 8
 
@@ -227,6 +253,8 @@ class DuplicateGeneration(FenceError):
 
 
 class WrongCluster(FenceError):
+    """The resource is fenced by another cluster. Nothing was applied."""
+
     code = "WRONG_CLUSTER"
 
 
