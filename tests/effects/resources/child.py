@@ -87,9 +87,11 @@ async def main(path: str, term: str, holder: str, mode: str, first: str, last: s
         await resource.claim(token, holder)
         say("claimed")
         if mode == "limited":
-            with contextlib.suppress(ResourceUnavailable), room_for(path, 30_000):
-                await execute_all(resource, token, holder, int(first), int(last))
-            say("full")
+            try:
+                with room_for(path, 30_000):
+                    await execute_all(resource, token, holder, int(first), int(last))
+            except ResourceUnavailable as error:
+                say(f"full, {error.outcome.value}")
         await execute_all(resource, token, holder, int(first), int(last))
         say("end")
     except FencepostError as error:
