@@ -16,11 +16,10 @@ import pytest
 
 import fencepost.cli.compose
 from fencepost.cli.app import FencepostCommand, FencepostGroup
-from fencepost.cli.client_settings import DEFAULT_ENDPOINTS, resolve
 from fencepost.cli.config import NodeConfiguration
 from fencepost.cli.explanations import EXPLANATIONS
 from fencepost.cli.main import fencepost as root
-from fencepost.raft.core.errors import ConfigurationError, FencepostError, StorageFull
+from fencepost.raft.core.errors import FencepostError
 
 from .fake_cluster import CLUSTER, FakeCluster, unused_address
 from .running import PROGRAM, environment, error_of, run, run_json, start
@@ -113,64 +112,6 @@ def test_every_command_takes_the_global_options_and_documents_its_own(path: tupl
             assert param.help, param.name
 
 
-# -- settings ---------------------------------------------------------------------------------------
-
-
-def test_precedence_is_flag_environment_context_file_default(tmp_path: Path) -> None:
-    (tmp_path / "fencepost.toml").write_text(
-        '[client]\nendpoints = ["file:1"]\ntimeout = "1s"\noutput = "tsv"\ncolor = "never"\n'
-        '[contexts.far]\nendpoints = ["context:1"]\ntimeout = "2s"\noutput = "json"\n'
-    )
-    home = {"HOME": str(tmp_path / "home")}
-    assert resolve({}, home, tmp_path / "elsewhere").endpoints == DEFAULT_ENDPOINTS
-    assert resolve({}, home, tmp_path).endpoints == ("file:1",)
-    assert resolve({}, {**home, "FENCEPOST_CONTEXT": "far"}, tmp_path).endpoints == ("context:1",)
-    found = resolve({"context": "far", "output": "jsonl"}, {**home, "FENCEPOST_TIMEOUT": "3s"}, tmp_path)
-    assert (found.endpoints, found.timeout_ns, found.output, found.color, found.time) == (
-        ("context:1",), 3_000_000_000, "jsonl", "never", "relative",
-    )  # fmt: skip
-    assert resolve({"endpoints": "a:1, b:2,a:1"}, home, tmp_path).endpoints == ("a:1", "b:2")
-
-
-def test_a_context_may_be_a_file_and_the_user_has_one(tmp_path: Path) -> None:
-    (tmp_path / "x").mkdir()
-    (tmp_path / "x" / "fencepost.toml").write_text('[client]\nendpoints = ["x:1"]\n')
-    assert resolve({"context": "x/fencepost.toml"}, {"HOME": "/none"}, tmp_path).endpoints == ("x:1",)
-    user = tmp_path / "home" / ".config" / "fencepost"
-    user.mkdir(parents=True)
-    (user / "config.toml").write_text('[client]\nendpoints = ["user:1"]\n')
-    assert resolve({}, {"HOME": str(tmp_path / "home")}, tmp_path).endpoints == ("user:1",)
-
-
-@pytest.mark.parametrize(
-    ("flags", "variables", "says"),
-    [
-        ({"endpoints": "a"}, {}, 'flag --endpoints: endpoints: "a" is not an address such as'),
-        ({}, {"FENCEPOST_TIMEOUT": "5"}, 'environment FENCEPOST_TIMEOUT: timeout: "5" is not a duration such as'),
-        ({}, {"FENCEPOST_QUIET": "maybe"}, 'environment FENCEPOST_QUIET: quiet: "maybe" is not true or false'),
-        ({"context": "fare"}, {}, "contexts of the client file: far"),
-        ({"context": "./none.toml"}, {}, "cannot read"),
-    ],
-)
-def test_settings_that_are_wrong_name_their_source(
-    tmp_path: Path, flags: dict[str, str], variables: dict[str, str], says: str
-) -> None:
-    (tmp_path / "fencepost.toml").write_text("[contexts.far]\n")
-    with pytest.raises(ConfigurationError) as raised:
-        resolve(flags, {"HOME": "/none", **variables}, tmp_path)
-    assert any(line.startswith(says) for line in (*raised.value.tried, raised.value.message))
-
-
-def test_an_unknown_key_of_the_client_file(tmp_path: Path) -> None:
-    (tmp_path / "fencepost.toml").write_text("[client]\nendpoint = []\n[context.x]\n")
-    with pytest.raises(ConfigurationError) as raised:
-        resolve({}, {}, tmp_path)
-    assert [line.partition(": ")[2] for line in raised.value.tried] == [
-        "context: unknown section; did you mean 'contexts'?",
-        "client.endpoint: unknown key; did you mean 'endpoints'?",
-    ]
-
-
 # -- errors -----------------------------------------------------------------------------------------
 
 
@@ -247,88 +188,6 @@ def test_a_bug_is_1_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     error = error_of(result)
     assert (error["code"], error["message"], error["committed"]) == ("INTERNAL", "ZeroDivisionError: oops", "unknown")
     assert "Traceback" in run("explain", "BUSY", "-v").stderr
-
-
-# -- node and cluster -------------------------------------------------------------------------------
-
-
-def test_node_start_runs_the_node_and_takes_its_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "n1.toml").write_text(GOOD)
-    started: list[NodeConfiguration] = []
-
-    async def run_node(configuration: NodeConfiguration) -> int:
-        started.append(configuration)
-        if configuration.node.log_level == "error":
-            raise StorageFull("no room")
-        return 8
-
-    monkeypatch.setattr(fencepost.cli.compose, "run_node", run_node)
-    config = ("node", "start", "--config", f"{tmp_path}/n1.toml")
-    assert run(*config, "--set", "raft.heartbeat=20ms").exit_code == 8
-    assert started[0].raft.heartbeat_ns == 20_000_000
-    result = run(*config, "--set", "node.log_level=error")
-    assert (result.exit_code, "error STORAGE_FULL: no room" in result.stderr) == (1, True)
-    assert run("node", "start", FENCEPOST_CONFIG=f"{tmp_path}/n1.toml").exit_code == 8
-
-
-def test_check_config(tmp_path: Path) -> None:
-    path = tmp_path / "n1.toml"
-    path.write_text(GOOD + LEDGER)
-    result = run("node", "check-config", str(path))
-    assert (result.exit_code, result.stdout.splitlines()[0]) == (0, f"{path}: ok")
-    assert "credit.sql: not checked, because no schema is declared (no such table: entries)" in result.stderr
-    schema = 'schema = "CREATE TABLE entries(account, cents)"\npath ='
-    path.write_text(GOOD + LEDGER.replace("path =", schema))
-    result = run("node", "check-config", str(path))
-    assert result.exit_code == 2
-    assert "resources.ledger.schema: table entries already exists (it is run at every start" in result.stderr
-    path.write_text(GOOD + LEDGER.replace("path =", schema.replace("TABLE", "TABLE IF NOT EXISTS")))
-    code, body = run_json("node", "check-config", str(path))
-    assert (code, body["voters"], body["resources"]["ledger"]["effects"]) == (0, ["n1", "n2", "n3"], ["credit"])
-    path.write_text(path.read_text().replace("INSERT INTO entries", "INSERT INTO entry"))
-    assert "credit.sql: no such table: entry" in run("node", "check-config", str(path)).stderr
-    assert "n1.toml:11: x: unknown section" in _check(path, GOOD + "[x]\n")
-
-
-def _check(path: Path, text: str) -> str:
-    path.write_text(text)
-    return run("node", "check-config", str(path)).stderr
-
-
-def test_cluster_init_writes_what_node_start_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    nodes = "n1=127.0.0.1:7001,n2=127.0.0.1:7002,n3.eu=[::1]:7003"
-    result = run("cluster", "init", "--nodes", nodes, "--out", "my cluster")
-    assert result.exit_code == 0
-    starts = [line.strip() for line in result.stdout.splitlines() if "node start" in line]
-    assert starts[0] == "fencepost node start --config 'my cluster/n1.toml'"
-    ids = set()
-    for line in starts:
-        code, body = run_json("node", "check-config", shlex.split(line)[-1])
-        assert (code, body["voters"]) == (0, ["n1", "n2", "n3.eu"])
-        ids.add(body["cluster"])
-    assert len(ids) == 1
-    found = resolve({}, {}, tmp_path / "my cluster")
-    assert (found.endpoints, {found.cluster_id}) == (("127.0.0.1:7101", "127.0.0.1:7102", "[::1]:7103"), ids)
-    before = {path: path.read_bytes() for path in (tmp_path / "my cluster").iterdir()}
-    result = run("cluster", "init", "--nodes", nodes, "--out", "my cluster")
-    assert (result.exit_code, "exist; nothing was written" in result.stderr) == (2, True)
-    assert {path: path.read_bytes() for path in (tmp_path / "my cluster").iterdir()} == before
-
-
-def test_cluster_init_names_each_bad_node(tmp_path: Path) -> None:
-    nodes = "n1=127.0.0.1:7001,n1=127.0.0.1:1,n2=127.0.0.1:7101,n3=x,,n4=h:65500,fencepost=h:1"
-    result = run("cluster", "init", "--nodes", nodes, "--out", f"{tmp_path}/c")
-    assert result.exit_code == 2
-    assert [line.strip() for line in result.stderr.splitlines()[1:]] == [
-        "n1=127.0.0.1:1: the id is taken",
-        "n2=127.0.0.1:7101: 127.0.0.1:7101 is already an address of n1",
-        'n3=x: "x" is not an address such as "127.0.0.1:7001" or "[::1]:7001"',
-        "(empty): write ID=HOST:PORT",
-        "n4=h:65500: port '65600' of \"h:65600\" is not a number from 1 to 65535",
-        "fencepost=h:1: the id would name the client file",
-    ]
-    assert not (tmp_path / "c").exists()
 
 
 # -- explain, completion, start-up ------------------------------------------------------------------

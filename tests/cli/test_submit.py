@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import signal
+import termios
 import uuid
 from pathlib import Path
 
@@ -138,6 +140,24 @@ def test_a_signal_while_waiting_says_what_is_unknown(cluster: FakeCluster, numbe
     _, stderr = process.communicate(timeout=20)
     assert process.returncode == code
     assert b"whether slow was committed is unknown; fencepost command show slow" in stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_while_reading_stdin(number: int, code: int) -> None:
+    process = start("submit", "ledger", "credit", "-")
+    assert process.stdin is not None
+    process.stdin.write(b"{")
+    process.stdin.flush()
+    pipe = process.stdin.fileno()
+
+    def taken() -> bool:
+        return fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4) == b"\0" * 4  # no byte is left in it
+
+    eventually(taken, within_s=20, what="the process reads its stdin")
+    process.send_signal(number)
+    assert process.wait(timeout=20) == code
+    stdout, stderr = process.communicate(timeout=20)
+    assert stdout + stderr.strip() == b""
 
 
 def test_options_of_bulk_and_of_one_do_not_mix(cluster: FakeCluster) -> None:
