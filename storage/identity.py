@@ -16,6 +16,7 @@ proves that everything else was.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -173,8 +174,10 @@ def _make_root(disk: Disk, root: Path) -> None:
             disk.make_directory(directory)
             disk.sync_directory(directory.parent)
         if not missing:
-            # It may have been made by a process that was killed before it synced the name.
-            disk.sync_directory(root.parent)
+            # It may have been made by a process that was killed before it synced the name. Where the
+            # folder above may not be read, an administrator made it, and not just now.
+            with contextlib.suppress(PermissionError):
+                disk.sync_directory(root.parent)
     except OSError as error:
         raise disk_failure(error, "making", root) from error
 

@@ -1,8 +1,13 @@
 """How one record is framed, and how damage is told from a torn tail.
 
-A record is a 24-byte header and a body. All numbers are big-endian::
+A record is a 24-byte header, a body, and zeros up to the next multiple of 512 bytes. Numbers are
+big-endian::
 
     magic "fpR1" | version u8 | type u8 | flags u16 | group u32 | length u32 | body crc u32 | header crc u32
+
+``length`` is the body's; the body's checksum covers the zeros too. Because records begin and end with
+a sector, a write that is not synced yet shares no sector with anything that is: however it is torn,
+and if its sectors come back as zeros, the records before it are whole (S09).
 
 The **header checksum** covers the segment's random salt, the record's offset in the file and the rest
 of the header, the body's checksum among it. So bytes that look like a header count only in the one
@@ -37,6 +42,9 @@ GROUP = 0
 MAX_BODY_BYTES = 1 << 30
 """A longer body is refused when it is written. Reading is bounded by the file's size anyway."""
 
+SECTOR_BYTES = 512
+
+_ZEROS = bytes(SECTOR_BYTES)
 _HEADER = Struct(">4sBBHIIII")
 _UNCHECKED = Struct(">4sBBHIII")
 _CHECK = Struct(">I")
@@ -61,7 +69,7 @@ class Header(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A record as it was read. ``offset`` and ``end`` are bytes in the file."""
+    """A record as it was read. ``offset`` and ``end``, the padding included, are bytes in the file."""
 
     offset: int
     type: int
@@ -78,13 +86,15 @@ def salt_seed(salt: bytes) -> int:
     return int(google_crc32c.value(salt))
 
 
-def encode_header(seed: int, offset: int, kind: int, body: bytes) -> bytes:
-    """The header for ``body`` at ``offset`` of the segment with this seed."""
+def encode_record(seed: int, offset: int, kind: int, body: bytes) -> tuple[bytes, bytes, bytes]:
+    """Header, body and padding of a record at ``offset`` of the segment with this seed."""
     if len(body) > MAX_BODY_BYTES:
         raise ValueError(f"a record of {len(body)} bytes is over the limit of {MAX_BODY_BYTES}")
-    start = _UNCHECKED.pack(MAGIC, VERSION, kind, 0, GROUP, len(body), google_crc32c.value(body))
+    padding = _ZEROS[: -(offset + HEADER_BYTES + len(body)) % SECTOR_BYTES]
+    body_check = google_crc32c.extend(google_crc32c.value(body), padding)
+    start = _UNCHECKED.pack(MAGIC, VERSION, kind, 0, GROUP, len(body), body_check)
     check = google_crc32c.extend(seed, _OFFSET.pack(offset) + start)
-    return start + _CHECK.pack(check)
+    return start + _CHECK.pack(check), body, padding
 
 
 def header_at(data: bytes, seed: int, offset: int) -> Header | None:
@@ -112,10 +122,11 @@ def record_at(data: bytes, seed: int, offset: int) -> Record | None:
         )
     start = offset + HEADER_BYTES
     end = start + header.length
-    body = data[start:end]
-    if len(body) != header.length or google_crc32c.value(body) != header.body_check:
+    end += -end % SECTOR_BYTES
+    padded = data[start:end]
+    if len(padded) != end - start or google_crc32c.value(padded) != header.body_check:
         return None
-    return Record(offset, header.type, body, end)
+    return Record(offset, header.type, padded[: header.length], end)
 
 
 def header_after(data: bytes, seed: int, offset: int) -> int | None:

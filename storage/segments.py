@@ -1,10 +1,11 @@
 """The files a log is made of.
 
 ``log/`` holds segments named by number, ``0000000000000001.log`` and on, and a manifest that names the
-highest one in use, so that a lost last segment is seen. A segment begins with 64 bytes, big-endian::
+highest one in use, so that a lost last segment is seen. A segment begins with a sector of its own of
+512 bytes, big-endian::
 
     magic "fenceplg" | version u16 | header bytes u16 | number u64 | previous end u64 |
-    salt 16 bytes | instance id 16 bytes | CRC-32C u32
+    salt 16 bytes | instance id 16 bytes | zeros | CRC-32C u32 of all before it
 
 "Previous end" is where the segment before it ends: a segment that lost its tail is seen even if the
 loss falls between two records. Space behind the last record is written in advance with zeros, which
@@ -25,7 +26,7 @@ import google_crc32c
 
 from .disk import Disk, File, write_fully
 from .failures import corrupt, corrupt_file, disk_failure, format_unknown, is_full
-from .records import encode_header, salt_seed
+from .records import SECTOR_BYTES, encode_record, salt_seed
 from .statefiles import TEMPORARY, read_state, write_new_file, write_state
 
 MAGIC = b"fenceplg"
@@ -39,7 +40,8 @@ AHEAD_BYTES = 1 << 20
 
 _HEADER = Struct(">8sHHQQ16s16s")
 _CHECK = Struct(">I")
-HEADER_BYTES = _HEADER.size + _CHECK.size
+HEADER_BYTES = SECTOR_BYTES
+_CHECKED_BYTES = HEADER_BYTES - _CHECK.size
 _ZEROS = bytes(AHEAD_BYTES)
 
 
@@ -70,6 +72,7 @@ def segment_number(name: str) -> int | None:
 
 def encode_segment_header(header: SegmentHeader) -> bytes:
     start = _HEADER.pack(MAGIC, VERSION, HEADER_BYTES, header.number, header.previous_end, header.salt, header.instance)
+    start = start.ljust(_CHECKED_BYTES, b"\0")
     return start + _CHECK.pack(google_crc32c.value(start))
 
 
@@ -87,8 +90,8 @@ def decode_segment_header(path: Path, data: bytes, index: int) -> SegmentHeader:
     if len(data) < HEADER_BYTES:
         raise corrupt(path, 0, index, "it is shorter than the header of a segment")
     _, _, _, number, previous_end, salt, instance = _HEADER.unpack_from(data)
-    (check,) = _CHECK.unpack_from(data, _HEADER.size)
-    if version != VERSION or google_crc32c.value(data[: _HEADER.size]) != check:
+    (check,) = _CHECK.unpack_from(data, _CHECKED_BYTES)
+    if version != VERSION or google_crc32c.value(data[:_CHECKED_BYTES]) != check:
         raise corrupt(path, 0, index, "the header's checksum is wrong")
     return SegmentHeader(number, previous_end, salt, instance)
 
@@ -140,10 +143,10 @@ class ActiveSegment:
     def append(self, kind: int, body: bytes) -> None:
         """Write one record and sync it: durable when this returns. Raises StorageError, for good."""
         end = self.end
-        header = encode_header(self._seed, end, kind, body)
+        record = encode_record(self._seed, end, kind, body)
         doing = "writing"
         try:
-            written = write_fully(self._file, end, [header, body])
+            written = write_fully(self._file, end, record)
             doing = "syncing"
             self._file.sync_data()
         except OSError as error:

@@ -102,7 +102,7 @@ def test_s14_s56_formatting_may_be_killed_anywhere_and_is_completed() -> None:
 
 def write_ten_with_rolls(log: Log) -> None:
     for index in range(1, 11):
-        log.wait(log.write(entries(index, index, size=200), hard_state=HardState(index, "n1"), commit_index=index - 1))
+        log.wait(log.write(entries(index, index, size=600), hard_state=HardState(index, "n1"), commit_index=index - 1))
 
 
 def test_s13_s14_a_life_with_rolls_may_be_cut_anywhere() -> None:
@@ -110,7 +110,7 @@ def test_s13_s14_a_life_with_rolls_may_be_cut_anywhere() -> None:
     disk = FaultyDisk()
 
     def act(acknowledge: Callable[[], None]) -> None:
-        log = open_log(disk, segment_bytes=600)
+        log = open_log(disk, segment_bytes=1100)
         log.at_durable = lambda sequence: acknowledge()
         write_ten_with_rolls(log)
         assert log.store.status().segment >= 4
@@ -119,7 +119,7 @@ def test_s13_s14_a_life_with_rolls_may_be_cut_anywhere() -> None:
 
     aftermaths = crash_at_every_step(disk, act)
     assert len(aftermaths) > 60
-    whole = entries(1, 10, size=200)
+    whole = entries(1, 10, size=600)
     for left, acknowledged, what in aftermaths:
         recovered = recover(left)
         held = len(recovered.entries)
@@ -133,17 +133,17 @@ def test_s14_what_is_written_after_a_crash_is_there_after_the_next() -> None:
     disk = FaultyDisk()
 
     def act(acknowledge: Callable[[], None]) -> None:
-        log = open_log(disk, segment_bytes=600)
+        log = open_log(disk, segment_bytes=1100)
         log.at_durable = lambda sequence: acknowledge()
         write_ten_with_rolls(log)
         log.close()
 
     for left, _, what in crash_at_every_step(disk, act):
-        with opened(left, segment_bytes=600) as log:
+        with opened(left, segment_bytes=1100) as log:
             held = len(log.recovered.entries)
             log.wait(log.write(entries(held + 1, held + 1, term=20, size=200)))
             again = left.after_power_loss()
-        expected = [*entries(1, held, size=200), *entries(held + 1, held + 1, term=20, size=200)]
+        expected = [*entries(1, held, size=600), *entries(held + 1, held + 1, term=20, size=200)]
         assert recover(again).entries == expected, what
 
 

@@ -86,7 +86,7 @@ def test_s12_that_test_catches_a_store_that_trusts_the_cache(monkeypatch: pytest
 @pytest.mark.usefixtures("nothing_ahead")
 def test_s12_a_failure_at_any_step_of_a_roll_is_final(operation: str) -> None:
     disk = FaultyDisk()
-    log = open_log(disk, segment_bytes=600)
+    log = open_log(disk, segment_bytes=1100)
     log.wait(log.write(entries(1, 1, size=100)))
     with disk.mutex:
         # The next of its kind after the record itself, which is a write and a sync of data.
@@ -164,7 +164,7 @@ def test_s11_the_half_record_would_be_cut_at_the_next_open_too(monkeypatch: pyte
 def test_s11_no_space_for_space_in_advance_is_no_failure() -> None:
     disk = FaultyDisk()
     log = open_log(disk)
-    disk.capacity = disk.used() + 5000
+    disk.capacity = disk.used() + 8000
     for index in range(1, 11):
         log.wait(log.write(entries(index, index)))
     log.close()

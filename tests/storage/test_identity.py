@@ -236,6 +236,12 @@ def test_a_refused_directory_is_not_left_locked() -> None:
     assert not disk.locked
 
 
+def test_a_folder_above_that_may_not_be_read_is_no_hindrance() -> None:
+    disk = used_directory()
+    disk.fail("sync_directory", 1, errno.EACCES)
+    open_directory(disk).close()
+
+
 def test_a_file_in_the_place_of_the_directory_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "n1").write_text("")
     with pytest.raises(StorageError, match="n1"):

@@ -83,7 +83,8 @@ class Log:
 
     def wait(self, sequence: int) -> None:
         """Until this write is acknowledged."""
-        self._until(lambda: bool(self.acknowledged) and self.acknowledged[-1] >= sequence)
+        self._until(lambda: self.acknowledged[-1:] >= [sequence] or bool(self.failures))
+        assert self.acknowledged[-1:] >= [sequence], self.failures
 
     def wait_failed(self) -> StorageError:
         self._until(lambda: bool(self.failures))
