@@ -12,6 +12,7 @@ from .tree import ROOT, files_of_the_tests
 ALLOWED: dict[str, str] = {
     "tests/waiting.py::eventually": "the one place that polls: other processes give no event to wait for",
     "tests/waiting.py::eventually_async": "the same inside a loop",
+    "tests/node/process.py::_travel": "the resource of the test is as slow as the test says; nobody waits by it",
 }
 """`file::function` and the reason. A sleep that *is* the thing under test belongs here as well."""
 
