@@ -23,7 +23,9 @@ class Client:
 
     ``endpoints`` are client addresses (``host:port``), one or more, of any nodes. ``cluster_id``
     empty takes any cluster. Times are in seconds; every ``sweep_s`` the client looks for silence, and a
-    node that owes answers and says nothing four times running is given up. Use it as an async context manager::
+    node that owes answers and says nothing four times running is given up. ``unreachable_after_s``
+    ends submissions with :class:`NoEndpoint` when no endpoint at all could be reached for so long; without
+    it they wait for their timeout, as a cluster that restarts wants. Use it as an async context manager::
 
         async with Client(["127.0.0.1:7101", "127.0.0.1:7102"]) as client:
             answer = await client.submit(Command("op-1", "ledger", "credit", "", b"{}"))
@@ -43,6 +45,7 @@ class Client:
         randomness: Randomness | None = None,
         resolver: Resolver | None = None,
         sweep_s: float = SWEEP_S,
+        unreachable_after_s: float | None = None,
     ) -> None:
         if isinstance(endpoints, str) or not endpoints:
             raise ConfigurationError("no endpoint given", next_step="--endpoints host:port[,host:port...]")
@@ -55,6 +58,7 @@ class Client:
             randomness=randomness if randomness is not None else SystemRandomness(),
             resolver=resolver if resolver is not None else ThreadResolver(),
             sweep_s=sweep_s,
+            unreachable_after_s=unreachable_after_s,
         )
 
     async def __aenter__(self) -> Client:

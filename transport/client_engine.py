@@ -67,8 +67,11 @@ class Engine:
         randomness: Randomness,
         resolver: Resolver,
         sweep_s: float = SWEEP_S,
+        unreachable_after_s: float | None = None,
     ) -> None:
         self._sweep_s = sweep_s
+        self._unreachable_after_s = unreachable_after_s
+        self._unreached_since_ns = 0
         self._now = clock.monotonic_ns if clock is not None else time.monotonic_ns
         self._randomness = randomness
         self._resolver = resolver
@@ -341,8 +344,9 @@ class Engine:
     def _not_the_leader(self, endpoint: Endpoint, answer: Answer) -> None:
         """Follow the hint, unless it leads in circles or to an endpoint that has just failed."""
         hint = answer.detail
-        term = f" in term {answer.term}" if answer.term else ""
-        endpoint.said = f"up, not the leader{term}, " + (f"names {hint}" if hint else "knows no leader")
+        if endpoint.probed_term != answer.term:  # What it said when asked for its status tells more.
+            term = f" in term {answer.term}" if answer.term else ""
+            endpoint.said = f"up, not the leader{term}, " + (f"names {hint}" if hint else "knows no leader")
         if endpoint is not self.target or self._hold_until_ns:
             return
         now = self._now()
@@ -395,12 +399,15 @@ class Engine:
             self._arm_sweep(self._now() + int(self._sweep_s * _S))
 
     def _sweep(self) -> None:
-        self._sweep_timer = None
+        if self.closed:
+            return
+        # The timer stays set until the end, so that a probe made on the way arms no second one.
         now = self._now()
         if now >= self._quiet_sweep_at_ns:
             self._quiet_sweep_at_ns = now + int(self._sweep_s * _S)
             self._sweep_links()
             self._probe(now)
+            self._give_up_if_unreachable(now)
         next_deadline = self._quiet_sweep_at_ns
         for request in list(self._table.values()):
             if request.future.done():
@@ -410,7 +417,8 @@ class Engine:
             elif request.deadline_ns < next_deadline:
                 next_deadline = request.deadline_ns
         busy = any(e.link is not None and e.link.outstanding for e in self.endpoints.values())
-        if (self._table or busy) and not self.closed and self._loop is not None:
+        self._sweep_timer = None
+        if (self._table or busy) and self._loop is not None:
             self._sweep_at_ns = next_deadline
             self._sweep_timer = self._loop.call_later(max(0, next_deadline - now) / _S, self._sweep)
 
@@ -449,6 +457,18 @@ class Engine:
                 future = self.call_on(endpoint.link, "status", {})
                 future.add_done_callback(lambda done, endpoint=endpoint: self._probed(endpoint, done))  # type: ignore[misc]
 
+    def _give_up_if_unreachable(self, now: int) -> None:
+        if self._unreachable_after_s is None:
+            return
+        if not self._waiting or any(endpoint.link is not None for endpoint in self.endpoints.values()):
+            self._unreached_since_ns = 0
+        elif not self._unreached_since_ns:
+            self._unreached_since_ns = now
+        elif now - self._unreached_since_ns >= self._unreachable_after_s * _S:
+            for request in list(self._table.values()):
+                if not request.uncertain:
+                    self._fail(request, self._no_endpoint(f"for {self._unreachable_after_s:g} s"))
+
     def _probed(self, endpoint: Endpoint, future: asyncio.Future[Any]) -> None:
         endpoint.probing = False
         if future.cancelled() or future.exception() is not None or self.closed:
@@ -457,6 +477,7 @@ class Engine:
         if not isinstance(status, dict):
             return
         leader = status.get("leader")
+        endpoint.probed_term = status.get("term")
         endpoint.said = f"up, {status.get('role')} in term {status.get('term')}, " + (
             f"leader {leader}" if leader else "no leader known"
         )
@@ -496,11 +517,7 @@ class Engine:
         within = f"within {request.timeout_s:g} s"
         up = [endpoint for endpoint in self.endpoints.values() if endpoint.link is not None]
         if not up:
-            return NoEndpoint(
-                f"no endpoint could be reached {within}, so nothing was sent; safe to retry",
-                tried=tried,
-                next_step="start a node, or check --endpoints",
-            )
+            return self._no_endpoint(within)
         if request.last_code == "BUSY":
             return Busy(
                 f"the cluster was too busy to take it {within}, so nothing was committed; safe to retry",
@@ -512,6 +529,13 @@ class Engine:
             f"no leader {within}, so nothing was committed; safe to retry",
             tried=tried,
             next_step="fencepost status",
+        )
+
+    def _no_endpoint(self, how_long: str) -> NoEndpoint:
+        return NoEndpoint(
+            f"no endpoint could be reached {how_long}, so nothing was committed; safe to retry",
+            tried=self.tried(),
+            next_step="start a node, or check --endpoints",
         )
 
     async def close(self) -> None:

@@ -140,6 +140,8 @@ class Endpoint:
         """Not worth connecting to, nor believing a hint about, before this time."""
         self.attempt_since_ns = 0
         self.probing = False
+        self.probed_term: object = None
+        """The term of the status that ``said`` comes from."""
         self.backoff = Backoff(randomness, first_s=0.05, most_s=1.0)
         self._attempt: asyncio.Task[ClientLink] | None = None
         self._resolver = resolver
@@ -211,6 +213,7 @@ class Endpoint:
         raise failure
 
     def failed(self, error: BaseException, not_before_ns: int) -> None:
+        self.probed_term = None
         self.refusal = error if isinstance(error, HandshakeRefused) else None
         if isinstance(error, FencepostError):
             self.said = f"refused: {error.message}" if self.refusal else error.message
@@ -225,5 +228,6 @@ class Endpoint:
             attempt.cancel()
             await asyncio.wait({attempt}, timeout=1.0)
         if self.link is not None:
-            self.link.abort("the client was closed")
-            self.link = None
+            link, self.link = self.link, None
+            link.abort("the client was closed")
+            await asyncio.wait({link.over}, timeout=1.0)

@@ -34,6 +34,8 @@ class FramedConnection(asyncio.Protocol):
         self._gathered_bytes = 0
         self.closed = False
         """No more is sent or received; ``connection_lost`` has come or will."""
+        self.over: asyncio.Future[None] = self._loop.create_future()
+        """Done when the connection is gone and ``ended`` has run."""
         self.why = ""
         """Why it closed, as far as this end knows."""
         self.heard = True
@@ -106,7 +108,11 @@ class FramedConnection(asyncio.Protocol):
         self.closed = True
         self._gathered.clear()
         self._gathered_bytes = 0
-        self.ended()
+        try:
+            self.ended()
+        finally:
+            if not self.over.done():
+                self.over.set_result(None)
 
     # -- what subclasses use ------------------------------------------------------------------------
 

@@ -77,7 +77,6 @@ class DialledConnection(FramedConnection):
         self._link = link
         self.full = False
         self.ready: asyncio.Future[None] = self._loop.create_future()
-        self.over: asyncio.Future[None] = self._loop.create_future()
 
     def opened(self) -> None:
         self.limit_writes(self._link.limits.write_buffer_bytes)
@@ -119,8 +118,6 @@ class DialledConnection(FramedConnection):
             self.ready.set_exception(TransportError(f"connection lost in the handshake ({self.why})"))
             self.ready.exception()
         self._link.lost(self)
-        if not self.over.done():
-            self.over.set_result(None)
 
 
 class PeerLink:
@@ -206,7 +203,8 @@ class PeerLink:
                     self._failed(error)
                 else:
                     self._backoff.reset()
-                    await connection.over
+                    # Shielded: whoever else waits for the end must not lose it with this task.
+                    await asyncio.shield(connection.over)
                     self._hurry.clear()
                 try:
                     async with asyncio.timeout(self._backoff.next_s()):

@@ -162,12 +162,15 @@ class Port(Generic[AcceptedT]):
         self.table.stop()
         if server is not None:
             server.close()
-        for connection in list(self.table.connections):
+        connections = list(self.table.connections)
+        for connection in connections:
             connection.abort("this node is closing")
-        if server is None:
-            return
         try:
             async with asyncio.timeout(CLOSE_DEADLINE_S):
-                await server.wait_closed()
+                for connection in connections:
+                    # Python 3.11's wait_closed does not wait for these, and their handlers are to be told.
+                    await connection.over
+                if server is not None:
+                    await server.wait_closed()
         except TimeoutError:
             self.table.log.warning("close_deadline_passed", port=self.table.port_kind)

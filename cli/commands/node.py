@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,9 @@ from ..config_file import load
 from ..definitions import check_definitions
 from ..output import Column
 from ..settings import format_duration
+
+LEFTOVER_THREADS_S = 1.0
+"""How long a process whose node has closed waits for threads that still do something."""
 
 
 @click.command(

@@ -23,6 +23,8 @@ OPTIONS = Options(
 )
 """Small limits, so that every one of them is reached."""
 
+STEPS_MAX = 20_000
+"""Several times what the busiest run takes."""
 LIVENESS_TIMEOUTS = 30
 """Within so many election timeouts after healing a proposal is applied everywhere."""
 
@@ -40,6 +42,7 @@ class Profile(NamedTuple):
 
 
 LOSSY = Network(1 * MILLISECOND, 30 * MILLISECOND, loss=0.1, duplication=0.1)
+LATE = LOSSY._replace(loss=0.02, late=0.05)
 SLOW_DISK = DiskTimes(1 * MILLISECOND, 40 * MILLISECOND, grouped=0.5)
 
 PROFILES = (
@@ -49,11 +52,12 @@ PROFILES = (
     Profile("disks", ("stick", "unstick", "fail_storage", "restart"), disk_times=SLOW_DISK),
     Profile("power", ("power_cut", "crash_leader", "restart", "restart"), network=LOSSY, disk_times=SLOW_DISK),
     Profile("roles", ("campaign", "step_down", "unreachable", "isolate_leader", "heal"), network=LOSSY),
+    Profile("freezes", ("pause", "pause_leader"), network=LATE),
     Profile(
         "five",
-        ("partition", "one_way", "crash", "restart", "heal", "isolate_leader", "crash_leader"),
+        ("partition", "one_way", "crash", "restart", "heal", "isolate_leader", "crash_leader", "pause_leader"),
         nodes=5,
-        network=LOSSY,
+        network=LATE,
         disk_times=SLOW_DISK,
     ),
     Profile(
@@ -61,8 +65,9 @@ PROFILES = (
         (
             *("partition", "one_way", "isolate_leader", "heal", "heal", "crash", "crash_leader", "restart", "restart"),
             *("stick", "unstick", "fail_storage", "campaign", "step_down", "unreachable", "power_cut"),
+            *("pause", "pause_leader"),
         ),
-        network=LOSSY,
+        network=LATE,
         disk_times=SLOW_DISK,
         pace=80 * MILLISECOND,
     ),
@@ -81,6 +86,7 @@ class Chaos:
             network=self.profile.network,
             disk_times=self.profile.disk_times,
         )
+        self.world.steps_max = STEPS_MAX
         self.duration = duration
         self.proposed = 0
         self.accepted = 0
@@ -109,6 +115,7 @@ class Chaos:
                 world.crash(name, keep_some=True)
             if node.raft is None:
                 world.start(name)
+            node.paused_until = 0
             if node.disk.stuck:
                 world.unstick(name)
 
@@ -156,7 +163,7 @@ class Chaos:
     def _propose_somewhere(self) -> None:
         """At some node that believes that it leads, or at any: a client does not know."""
         world = self.world
-        up = world.up()
+        up = self._running()
         leaders = [name for name in up if world.raft(name).role is Role.LEADER]
         if not up:
             return
@@ -175,7 +182,8 @@ class Chaos:
         return self._random.choice(names) if names else None
 
     def _running(self) -> list[str]:
-        return [name for name in self.world.up() if not self.world.raft(name).failed]
+        world = self.world
+        return [n for n in world.up() if not world.raft(n).failed and world.nodes[n].paused_until <= world.now]
 
     def partition(self) -> None:
         names = list(self.world.nodes)
@@ -194,6 +202,15 @@ class Chaos:
 
     def heal(self) -> None:
         self.world.heal()
+
+    def pause(self) -> None:
+        if name := self._any(self._running()):
+            self.world.pause(name, self._random.randint(1, 4 * OPTIONS.election_timeout))
+
+    def pause_leader(self) -> None:
+        leader = self.world.leader()
+        if leader in self._running():
+            self.world.pause(leader, self._random.randint(1, 4 * OPTIONS.election_timeout))
 
     def crash(self) -> None:
         if name := self._any(self.world.up()):

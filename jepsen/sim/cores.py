@@ -52,6 +52,9 @@ class Network(NamedTuple):
     delay_max: int = 3 * MILLISECOND
     loss: float = 0.0
     duplication: float = 0.0
+    late: float = 0.0
+    """The chance that a message takes up to ``late_max`` instead: out of a full buffer, after a freeze."""
+    late_max: int = 1000 * MILLISECOND
 
 
 class DiskTimes(NamedTuple):
@@ -77,6 +80,8 @@ class Node:
         self.held: list[Send] = []
         self.applied_to = 0
         self.wake_at = -1
+        self.paused_until = 0
+        """A stopped process: nothing that happens reaches it before this, then everything does."""
 
 
 class World:
@@ -99,6 +104,8 @@ class World:
         self.configuration = Configuration(tuple(sorted(voters)))
         self.now = 0
         self.steps = 0
+        self.steps_max = 200_000
+        """A world that takes more has a storm of messages in it."""
         self.nodes = {name: Node(name) for name in self.configuration.voters}
         self.blocked: set[tuple[str, str]] = set()
         """Directed links on which every message is lost: (from, to)."""
@@ -124,6 +131,7 @@ class World:
         node.held = []
         node.applied_to = 0
         node.wake_at = -1
+        node.paused_until = 0
         node.raft = Raft(
             node_id=name,
             configuration=self.configuration,
@@ -258,6 +266,20 @@ class World:
         assert leader is not None
         return leader
 
+    def pause(self, name: str, duration: int) -> None:
+        """SIGSTOP, and SIGCONT after ``duration``."""
+        self.nodes[name].paused_until = self.now + duration
+        self.note(name, f"paused for {duration / MILLISECOND:g} ms")
+
+    def _reaches(self, node: Node, boot: int, again: Callable[[], None]) -> bool:
+        """Whether the process that was meant is running; if it is stopped, ``again`` is called later."""
+        if node.boot != boot or node.raft is None:
+            return False
+        if node.paused_until > self.now:
+            self._at(node.paused_until, again)
+            return False
+        return True
+
     def _next(self) -> None:
         self.now, _, action = heapq.heappop(self._agenda)
         action()
@@ -279,6 +301,8 @@ class World:
         raft = node.raft
         assert raft is not None, f"{node.name} is down"
         self.steps += 1
+        if self.steps > self.steps_max:
+            raise self.violation("more steps than a sound world takes")
         effects: Effects | None = None
         try:
             before = summarize(raft)
@@ -320,7 +344,7 @@ class World:
 
         def complete() -> None:
             disk = node.disk
-            if node.boot != boot or node.raft is None or disk.stuck:
+            if not self._reaches(node, boot, complete) or disk.stuck:
                 return
             if not disk.pending:
                 return  # An earlier group commit has covered it.
@@ -356,12 +380,13 @@ class World:
         for _ in range(copies):
             if network.loss and self.random.random() < network.loss:
                 continue
-            delay = self.random.randint(network.delay_min, network.delay_max)
+            late = network.late and self.random.random() < network.late
+            delay = self.random.randint(network.delay_min, network.late_max if late else network.delay_max)
             self._at(self.now + delay, self._delivery(node.name, self.nodes[send.to], send.message))
 
     def _delivery(self, source: str, target: Node, message: Message) -> Callable[[], None]:
         def deliver() -> None:
-            if target.raft is not None and (source, target.name) not in self.blocked:
+            if self._reaches(target, target.boot, deliver) and (source, target.name) not in self.blocked:
                 self.step(target, Receive(self._clock(target), source, message))
 
         return deliver
@@ -378,8 +403,9 @@ class World:
         boot = node.boot
 
         def wake() -> None:
-            if node.boot != boot or node.raft is None or node.wake_at != due:
+            if node.wake_at != due or not self._reaches(node, boot, wake):
                 return
+            assert node.raft is not None
             node.wake_at = -1
             if node.raft.deadline() <= self._clock(node):
                 self.step(node, Tick(self._clock(node)))

@@ -1,6 +1,6 @@
 """From winning an election to acting, at one resource (semantics section 6).
 
-    FOLLOWER -> ELECTED -> RECOVERING -> FENCING -> ACTIVE -> DRAINING -> REVOKED
+FOLLOWER -> ELECTED -> RECOVERING -> FENCING -> ACTIVE -> DRAINING -> REVOKED
 """
 
 from __future__ import annotations

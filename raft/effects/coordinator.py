@@ -21,8 +21,8 @@ from ..outbox.operation import Operation, OperationState
 from ..ports import Clock, Fence, Randomness, Resource
 from .activation import ActivationState, StageClock
 from .policy import RetryPolicy
-from .runtime import EffectsRuntime
-from .tenure import NodeLoop, Tenure
+from .runtime import EffectsRuntime, GuardedRuntime
+from .tenure import ANSWER_TIMEOUT_S, NodeLoop, Tenure, bounded
 
 _LOG = structlog.get_logger("fencepost.effects")
 
@@ -53,7 +53,7 @@ class EffectsCoordinator:
         self._machine = machine
         self._resources = dict(resources)
         self._policies = dict(policies)
-        self._runtime = runtime
+        self._runtime = GuardedRuntime(runtime, node_loop.guarded)
         self._clock = clock
         self._randomness = randomness
         self._loop = loop
@@ -113,7 +113,7 @@ class EffectsCoordinator:
         if tenure is None:
             return
         tenure.pump(now)
-        self._arm_wake(tenure.next_wake_ns())
+        self._arm_wake(tenure.next_wake_ns(), tenure.cluster_time_ns())
         if self._draining is not None and tenure.idle and not self._draining.done():
             self._draining.set_result(None)
 
@@ -180,9 +180,9 @@ class EffectsCoordinator:
             return f"this node's resource {operation.resource!r} has no effect {operation.effect!r}"
         if self._tenure is None:
             return ""
-        activation = self._tenure.status(operation.resource)
-        if activation["activation"] != ActivationState.ACTIVE.value:
-            return f"resource {operation.resource!r} is {activation['activation']}: {activation['last_error']}".rstrip(": ")
+        seat = self._tenure.status(operation.resource)
+        if seat["activation"] != ActivationState.ACTIVE.value:
+            return f"resource {operation.resource!r} is {seat['activation']}: {seat['last_error']}".rstrip(": ")
         return ""
 
     def fences(self, parameters: dict[str, Any], reply: Callable[[Any, FencepostError | None], None]) -> None:
@@ -208,9 +208,10 @@ class EffectsCoordinator:
 
         for name, resource in self._resources.items():
 
-            async def ask(resource: Resource = resource) -> Fence | None:
-                await resource.open()
-                return await resource.fence()
+            async def ask(name: str = name, resource: Resource = resource) -> Fence | None:
+                async with bounded(ANSWER_TIMEOUT_S, f"resource {name!r} when asked for its fence"):
+                    await resource.open()
+                    return await resource.fence()
 
             self._runtime.run(ask, lambda fence, error, name=name: answered(name, fence, error))  # type: ignore[misc]
 
@@ -218,6 +219,9 @@ class EffectsCoordinator:
 
     def _revoke(self) -> None:
         tenure, self._tenure = self._tenure, None
+        if self._wake_timer is not None:
+            self._wake_timer.cancel()  # The next tenure's cluster time may stand elsewhere.
+            self._wake_timer = None
         if tenure is not None:
             tenure.revoke()
             _LOG.info("authority revoked", token=str(tenure.authority.token))
@@ -226,14 +230,14 @@ class EffectsCoordinator:
         if self._draining is not None and not self._draining.done():
             self._draining.set_result(None)
 
-    def _arm_wake(self, at_cluster_ns: int) -> None:
+    def _arm_wake(self, at_cluster_ns: int, now_cluster_ns: int) -> None:
         """A turn at the time of the next retry."""
         if not at_cluster_ns or (self._wake_timer is not None and self._wake_at_ns <= at_cluster_ns):
             return
         if self._wake_timer is not None:
             self._wake_timer.cancel()
         self._wake_at_ns = at_cluster_ns
-        delay = max(at_cluster_ns - self._clock.time_ns(), 0) / 1e9
+        delay = max(at_cluster_ns - now_cluster_ns, 0) / 1e9
         self._wake_timer = self._loop.call_later(delay, self._wake)
 
     def _wake(self) -> None:

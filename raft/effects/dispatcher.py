@@ -8,7 +8,8 @@ from typing import Any, Protocol
 import structlog
 
 from ..core.entry import Entry, EntryKind
-from ..core.errors import FenceError, ResourceUnavailable
+from ..core.errors import DuplicateGeneration, FenceError, FencepostError, ResourceUnavailable, StaleLeader
+from ..core.errors import Outcome as OutcomeOf
 from ..outbox.codec import Dispatch, DispatchRow, Outcome, encode
 from ..outbox.operation import TERMINAL, Operation, OperationState
 from ..ports import Attempt, AttemptOutcome, AttemptStatus, Clock, Guarantee, Randomness, Resource
@@ -137,7 +138,9 @@ class Dispatcher:
 
     def _execute(self, batch: _Batch) -> None:
         if not self._authority.valid():
-            self._end(batch)
+            # No quorum heard for too long. Either this node steps down now, or it hears one again:
+            # then the batch must not be lost.
+            self._give_back(batch, "the leader had not heard a quorum when it was due")
             return
         poisoned = [operation.lost >= self._policy.lost_max for operation in batch.operations]
         if any(poisoned):
@@ -152,32 +155,34 @@ class Dispatcher:
 
     def _bury(self, batch: _Batch, poisoned: list[bool]) -> None:
         """A command whose executors went away again and again may be what kills them (S51)."""
-        lost = AttemptOutcome(
-            AttemptStatus.FAILED, b"", "every executor went away before its outcome was known; it may have applied", False
-        )
+        why = "every executor went away before its outcome was known; it may have applied"
+        lost = AttemptOutcome(AttemptStatus.FAILED, b"", why, False)
         spared = AttemptOutcome(AttemptStatus.NOT_ATTEMPTED, b"", "", False)
         self._executed(batch, [lost if poison else spared for poison in poisoned], None)
 
     def _executed(self, batch: _Batch, outcomes: list[AttemptOutcome] | None, error: BaseException | None) -> None:
         """On the node's loop: the resource has answered, or has not."""
         resource = self._resource
-        if isinstance(error, FenceError):
+        if isinstance(error, StaleLeader | DuplicateGeneration):
             # A fact about this leader. The operations are not failed; a successor has them now.
             self._end(batch)
             self._on_trouble(error)
             return
         if error is not None:
             _LOG.warning("effect batch failed", resource=resource.name, error=str(error), commands=len(batch.attempts))
-            unknown = AttemptStatus.NOT_ATTEMPTED if resource.guarantee is Guarantee.FENCED else AttemptStatus.UNKNOWN
-            # At a fenced resource a repeat is recognised, so nothing is spent by an outage.
-            outcomes = [AttemptOutcome(unknown, b"", str(error), False)] * len(batch.attempts)
+            outcomes = [AttemptOutcome(_status_of(error, resource), b"", _text_of(error), False)] * len(batch.attempts)
         if outcomes is None or len(outcomes) != len(batch.attempts):
             raise AssertionError(f"resource {resource.name} gave {outcomes!r} for {len(batch.attempts)} attempts")
         batch.outcomes = outcomes
-        self._propose_outcomes(batch)
-        if isinstance(error, ResourceUnavailable):
+        if isinstance(error, ResourceUnavailable | FenceError):
             self._on_trouble(error)
+        self._propose_outcomes(batch)
         self._proposer.wake()
+
+    def _give_back(self, batch: _Batch, why: str) -> None:
+        """Not attempted, and on record as that."""
+        outcome = AttemptOutcome(AttemptStatus.NOT_ATTEMPTED, b"", why, False)
+        self._executed(batch, [outcome] * len(batch.attempts), None)
 
     def _propose_outcomes(self, batch: _Batch) -> None:
         if self._authority.revoked:
@@ -195,6 +200,7 @@ class Dispatcher:
                 policy=self._policy,
                 cluster_time_ns=now,
                 randomness=self._randomness,
+                suspended=self._suspended,
             )
             for operation, attempt, outcome in zip(batch.operations, batch.attempts, batch.outcomes, strict=True)
         ]
@@ -232,7 +238,7 @@ class Dispatcher:
             if live:
                 self._execute(batch)
             else:
-                self._end(batch)
+                self._give_back(batch, "its dispatch was overtaken")
 
     def finished(self, batch: _Batch) -> None:
         """The outcome entry is applied: what must run again goes back into the queue."""
@@ -255,6 +261,19 @@ class Dispatcher:
         """The log would not take the entry (this node leads no more, or is busy)."""
         if not executing:
             self._end(batch)
+
+
+def _status_of(error: BaseException, resource: Resource) -> AttemptStatus:
+    """What a batch that raised may have done. A resource that knows says so in the error."""
+    if resource.guarantee is Guarantee.FENCED:
+        # A repeat is recognised there, so nothing need be spent by an outage.
+        return AttemptStatus.NOT_ATTEMPTED
+    definite = isinstance(error, FencepostError) and error.outcome is not OutcomeOf.UNKNOWN
+    return AttemptStatus.NOT_ATTEMPTED if definite else AttemptStatus.UNKNOWN
+
+
+def _text_of(error: BaseException) -> str:
+    return str(error) or type(error).__name__
 
 
 class _DispatchSink:

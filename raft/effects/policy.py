@@ -38,8 +38,12 @@ def judge(
     policy: RetryPolicy,
     cluster_time_ns: int,
     randomness: Randomness,
+    suspended: bool = False,
 ) -> OutcomeRow:
-    """The outcome row for one attempt (semantics section 4)."""
+    """The outcome row for one attempt (semantics section 4).
+
+    ``suspended``: nothing starts there before the resource is claimed anew, so no pause is needed.
+    """
     status, result, error, _ = outcome
     if status == AttemptStatus.SUCCEEDED:
         return OutcomeRow(operation.index, attempt, Verdict.SUCCEEDED, result, "", 0)
@@ -58,4 +62,13 @@ def judge(
     next_try_ns = 0
     if verdict is Verdict.RETRY:
         next_try_ns = cluster_time_ns + policy.pause_ns(operation.failures, randomness)
+    elif verdict is Verdict.NOT_ATTEMPTED and error:
+        # The resource was not ready for it: no failure of the command, but no reason to ask again at
+        # once either. Without an error it only stood behind the head of its lane.
+        next_try_ns = cluster_time_ns + policy.pause_ns(attempt - 1, randomness)
+    elif verdict is Verdict.NOT_ATTEMPTED and error and not suspended:
+        # Something kept it from being attempted, and may do so again at once (S53). It spends no
+        # attempt, so the pause goes by how often it was tried. Without a reason it only stood behind
+        # another of its lane.
+        next_try_ns = cluster_time_ns + policy.pause_ns(attempt - 1, randomness)
     return OutcomeRow(operation.index, attempt, verdict, b"", error, next_try_ns)

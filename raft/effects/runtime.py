@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, Protocol
 
 Completion = Callable[[Any, BaseException | None], None]
@@ -21,6 +22,22 @@ class EffectsRuntime(Protocol):
 
     async def close(self) -> None:
         """Cancel what still runs, wait for it to end, bounded."""
+
+
+class GuardedRuntime:
+    """Another runtime, whose completions cannot fail unseen: they run on the node's loop but in no
+    turn of it, and asyncio would only log what they raise (scenario S41)."""
+
+    def __init__(self, runtime: EffectsRuntime, guarded: Callable[[Completion], Completion]) -> None:
+        """``guarded(callback)`` is the callback that ends the node if it raises."""
+        self._runtime = runtime
+        self._guarded = guarded
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, Any]], done: Completion) -> None:
+        self._runtime.run(work, self._guarded(done))
+
+    async def close(self) -> None:
+        await self._runtime.close()
 
 
 class ThreadRuntime:
@@ -54,10 +71,8 @@ class ThreadRuntime:
             result = await work()
         except BaseException as raised:  # Cancellation too: whoever waits must hear that it ended.
             error = raised
-        try:
+        with suppress(RuntimeError):  # The node's loop has closed; nobody is left to tell.
             self._node_loop.call_soon_threadsafe(done, result, error)
-        except RuntimeError:
-            pass  # The node's loop has closed; nobody is left to tell.
 
     async def close(self) -> None:
         def cancel() -> None:
@@ -67,8 +82,8 @@ class ThreadRuntime:
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(cancel)
             deadline = asyncio.get_running_loop().time() + self._close_timeout_s
-            while self._tasks and asyncio.get_running_loop().time() < deadline:
-                await asyncio.sleep(0.01)  # noqa: ASYNC110 - the tasks are another loop's
+            while self._tasks and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - another loop's
+                await asyncio.sleep(0.01)
             self._loop.call_soon_threadsafe(self._loop.stop)
 
 

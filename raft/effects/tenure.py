@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, ParamSpec, Protocol
 
 import structlog
 
 from ..core.entry import Entry, EntryKind
-from ..core.errors import DuplicateGeneration, FencepostError, StaleLeader
+from ..core.errors import DuplicateGeneration, FencepostError, ResourceUnavailable, StaleLeader
 from ..core.token import FencingToken
 from ..outbox.codec import Activation, Election, encode
 from ..outbox.machine import OutboxMachine
@@ -21,10 +22,48 @@ from .dispatcher import Dispatcher, Proposer
 from .policy import RetryPolicy
 from .runtime import EffectsRuntime
 
+_P = ParamSpec("_P")
 _LOG = structlog.get_logger("fencepost.effects")
 
 CLAIM_RETRY_MIN_S = 0.1
 CLAIM_RETRY_MAX_S = 2.0
+ANSWER_TIMEOUT_S = 10.0
+"""How long a resource may take to answer a claim, or to say what its fence is."""
+
+
+@asynccontextmanager
+async def bounded(seconds: float, what: str) -> AsyncIterator[None]:
+    """Raise :class:`ResourceUnavailable` when the block takes longer."""
+    try:
+        async with asyncio.timeout(seconds) as timeout:
+            yield
+    except TimeoutError as error:
+        if not timeout.expired():
+            raise  # Not ours: what the resource says about itself.
+        raise ResourceUnavailable(f"no answer within {seconds:g} s from {what}") from error
+
+
+class ClusterClock:
+    """Cluster time as one leader continues it: ``time_ns`` for deadlines that stand in the log.
+
+    It starts at the last time that was agreed on and then goes with the monotonic clock. The wall
+    clock of a new leader may be behind its predecessor's, or be set: no retry waits for that (S46).
+    """
+
+    def __init__(self, clock: Clock, agreed_ns: int) -> None:
+        """``agreed_ns`` is the cluster time of the last entry, nanoseconds since the Unix epoch."""
+        self._clock = clock
+        self._ahead_ns = max(clock.time_ns(), agreed_ns) - clock.monotonic_ns()
+
+    def monotonic_ns(self) -> int:
+        return self._clock.monotonic_ns()
+
+    def time_ns(self) -> int:
+        return self._clock.monotonic_ns() + self._ahead_ns
+
+    def agree(self, agreed_ns: int) -> None:
+        """An entry of a predecessor says that it is at least this late."""
+        self._ahead_ns = max(self._ahead_ns, agreed_ns - self._clock.monotonic_ns())
 
 
 class NodeLoop(Proposer, Protocol):
@@ -40,11 +79,14 @@ class NodeLoop(Proposer, Protocol):
     def last_leader_contact_ns(self) -> int:
         """When another leader was last heard, monotonic nanoseconds; 0 if never."""
 
+    def guarded(self, callback: Callable[_P, None]) -> Callable[_P, None]:
+        """``callback`` for a timer or a completion: what it raises there ends the node."""
+
 
 class _Seat:
     """One resource within a tenure."""
 
-    __slots__ = ("claim_failures", "claiming", "dispatcher", "filled", "last_error", "resource", "state")
+    __slots__ = ("claim_failures", "claiming", "dispatcher", "filled", "last_error", "resource", "retry", "state")
 
     def __init__(self, resource: Resource, dispatcher: Dispatcher) -> None:
         self.resource = resource
@@ -54,6 +96,8 @@ class _Seat:
         """The queue has been filled from the replicated state; from then on, new commands are offered."""
         self.claiming = False
         self.claim_failures = 0
+        """Troubles since the last effect that succeeded: a claim alone does not show that it is well."""
+        self.retry: asyncio.TimerHandle | None = None
         self.last_error = ""
 
 
@@ -83,7 +127,7 @@ class Tenure:
         self._machine = machine
         self._runtime = runtime
         self._clock = clock
-        self._randomness = randomness
+        self._cluster_clock = ClusterClock(clock, machine.cluster_time_ns)
         self._loop = loop
         self._stages = stages
         self._stale_refusals = stale_refusals
@@ -101,11 +145,11 @@ class Tenure:
                     authority=self.authority,
                     proposer=node_loop,
                     runtime=runtime,
-                    clock=clock,
+                    clock=self._cluster_clock,
                     randomness=randomness,
                     policy=policies[name],
                     on_trouble=lambda error, name=name: self._trouble(name, error),  # type: ignore[misc]
-                    on_executed=self._executed,
+                    on_executed=lambda succeeded, name=name: self._executed(name),  # type: ignore[misc]
                 ),
             )
             for name, resource in resources.items()
@@ -123,13 +167,12 @@ class Tenure:
                 return []
             # Everything that predecessors committed is applied here now: the barrier (S54).
             self._recovered = True
+            self._cluster_clock.agree(self._machine.cluster_time_ns)
             self._stages.reached("catch-up", self._clock.monotonic_ns())
             for name in self._seats:
                 self._claim(name)
         activated, self._activated = self._activated, []
-        for name in activated:
-            self._activate(name)
-        return activated
+        return [name for name in activated if self._activate(name)]
 
     def offer(self, operation: Operation) -> None:
         """A new command was committed."""
@@ -137,9 +180,11 @@ class Tenure:
         if seat is not None and seat.filled:
             seat.dispatcher.offer(operation)
 
-    def _activate(self, name: str) -> None:
+    def _activate(self, name: str) -> bool:
+        """Returns whether the queue was filled just now; after an outage it already is."""
         seat = self._seats[name]
-        if not seat.filled:
+        fills = not seat.filled
+        if fills:
             seat.filled = True
             for operation in self._machine.pending.get(name, {}).values():
                 seat.dispatcher.offer(operation)
@@ -150,6 +195,7 @@ class Tenure:
         if all(other.filled for other in self._seats.values()):
             self._stages.reached("reconcile", self._clock.monotonic_ns())
             self._record_election()
+        return fills
 
     # -- fencing ----------------------------------------------------------------------------------
 
@@ -157,13 +203,17 @@ class Tenure:
         seat = self._seats[name]
         if seat.claiming or self.authority.revoked:
             return
+        if seat.retry is not None:
+            seat.retry.cancel()
+            seat.retry = None
         seat.claiming = True
         seat.state = ActivationState.FENCING
         token, holder, resource = self.authority.token, self.authority.holder, seat.resource
 
         async def claim() -> Fence | None:
-            await resource.open()
-            return await resource.claim(token, holder)
+            async with bounded(ANSWER_TIMEOUT_S, f"resource {name!r} to the claim of {token}"):
+                await resource.open()
+                return await resource.claim(token, holder)
 
         self._runtime.run(claim, lambda previous, error: self._claimed(name, previous, error))
 
@@ -179,7 +229,6 @@ class Tenure:
                 _LOG.error("generation_regression", resource=name, token=str(self.authority.token), error=str(error))
             self._trouble(name, error)
             return
-        seat.claim_failures = 0
         seat.last_error = ""
         seat.state = ActivationState.RECONCILING
         _LOG.info(
@@ -212,11 +261,13 @@ class Tenure:
             return
         # Out of reach, or misconfigured: its own lanes wait in FENCING, the others go on.
         seat.state = ActivationState.FENCING
+        if seat.claiming or seat.retry is not None:
+            return  # Batches that ran side by side fail together; one claim answers for all of them.
         seat.claim_failures += 1
         delay = min(CLAIM_RETRY_MIN_S * 2 ** min(seat.claim_failures - 1, 10), CLAIM_RETRY_MAX_S)
         code = error.code if isinstance(error, FencepostError) else type(error).__name__
         _LOG.warning("resource not active", resource=name, code=code, error=str(error), retry_s=delay)
-        self._loop.call_later(delay, self._claim, name)
+        seat.retry = self._loop.call_later(delay, self._node_loop.guarded(self._claim), name)
 
     # -- acting -----------------------------------------------------------------------------------
 
@@ -228,7 +279,11 @@ class Tenure:
         times = [wake for seat in self._seats.values() if (wake := seat.dispatcher.next_wake_ns())]
         return min(times, default=0)
 
-    def _executed(self, succeeded: int) -> None:
+    def cluster_time_ns(self) -> int:
+        return self._cluster_clock.time_ns()
+
+    def _executed(self, name: str) -> None:
+        self._seats[name].claim_failures = 0
         if not self._stages.has("first-effect"):
             self._stages.reached("first-effect", self._clock.monotonic_ns())
             self._record_election()
@@ -262,6 +317,9 @@ class Tenure:
         for seat in self._seats.values():
             seat.state = ActivationState.REVOKED
             seat.dispatcher.suspend()
+            if seat.retry is not None:
+                seat.retry.cancel()
+                seat.retry = None
 
     def status(self, name: str) -> dict[str, Any]:
         seat = self._seats[name]

@@ -8,9 +8,10 @@ many commands. No task, future or thread hop is spent on a single command.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, ParamSpec, Protocol
 
 import structlog
 
@@ -39,6 +40,7 @@ from ..ports import Clock, LogStore, Transport
 from .applier import Applier
 from .waiters import ProposalSink, Waiters
 
+_P = ParamSpec("_P")
 _LOG = structlog.get_logger("fencepost.node")
 
 WRITES_UNDER_WAY_MAX = 2
@@ -87,6 +89,7 @@ class RaftLoop:
         self._observers: list[LoopObserver] = []
         self._inbox: list[Event] = []
         self._proposals: list[tuple[int, bytes]] = []
+        self._proposal_bytes = 0
         self._proposal_batches: list[tuple[ProposalSink, Sequence[Any], int]] = []
         self._internal_proposals: list[tuple[int, bytes]] = []
         self._internal_batches: list[tuple[ProposalSink, Sequence[Any], int]] = []
@@ -96,6 +99,7 @@ class RaftLoop:
         self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
+        self._expire_due = False
 
     # -- life -------------------------------------------------------------------------------------
 
@@ -114,13 +118,20 @@ class RaftLoop:
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
-        self.waiters.abandon()
         batches = self._proposal_batches + self._internal_batches
         self._proposal_batches, self._internal_batches = [], []
-        for sink, keys, _ in batches:
-            sink.refused(keys, "NOT_LEADER", "")
-        for observer in self._observers:
-            observer.stopped()  # Last: it sends the answers that the lines above have made.
+        self._proposals, self._internal_proposals, self._inbox = [], [], []
+        endings: list[Callable[[], None]] = [self.waiters.abandon]
+        endings += [functools.partial(sink.refused, keys, "NOT_LEADER", "") for sink, keys, _ in batches]
+        # Last: they send the answers that the lines above have made.
+        endings += [observer.stopped for observer in self._observers]
+        for end in endings:
+            try:
+                end()
+            except Exception as error:  # Whoever cannot hear of the end must not keep the others from it.
+                _LOG.exception("raised while the node was stopping")
+                if not self.failed.done():
+                    self.failed.set_result(error)
 
     def fail(self, error: BaseException) -> None:
         """End the node because of ``error``. The first one counts."""
@@ -129,16 +140,37 @@ class RaftLoop:
             self.failed.set_result(error)
         self.stop()
 
+    @property
+    def stopped(self) -> bool:
+        """The node has failed or is closing; it makes no turn any more."""
+        return self._stopped
+
+    def guarded(self, callback: Callable[_P, None]) -> Callable[_P, None]:
+        """``callback`` for a timer or a completion: what it raises there ends the node (S41)."""
+
+        def call(*arguments: _P.args, **named: _P.kwargs) -> None:
+            try:
+                callback(*arguments, **named)
+            except Exception as error:
+                _LOG.exception("callback raised")
+                self.fail(error)
+
+        return call
+
     # -- what arrives -----------------------------------------------------------------------------
 
     def now(self) -> int:
         return self._clock.monotonic_ns()
 
     def receive(self, source: str, message: Message) -> None:
+        if self._stopped:
+            return
         self._inbox.append(Receive(self._clock.monotonic_ns(), source, message))
         self._wake()
 
     def unreachable(self, peer: str) -> None:
+        if self._stopped:
+            return
         self._inbox.append(Unreachable(self._clock.monotonic_ns(), peer))
         self._wake()
 
@@ -147,6 +179,11 @@ class RaftLoop:
         if self._stopped:
             sink.refused(keys, "NOT_LEADER", "")
             return
+        if self._proposal_bytes >= self.raft.options.uncommitted_bytes_max:
+            # What waits for writes under way is as little bounded as what waits for its commit.
+            sink.refused(keys, "BUSY", "")
+            return
+        self._proposal_bytes += sum(map(len, data))
         self._proposals.extend([(kind, item) for item in data])
         self._proposal_batches.append((sink, keys, len(data)))
         self._wake()
@@ -202,11 +239,12 @@ class RaftLoop:
             _LOG.debug("completion after the loop has closed")
 
     def _durable(self, sequence: int) -> None:
+        if self._stopped:
+            return
         self._inbox.append(Durable(self._clock.monotonic_ns(), sequence))
         # At once rather than by call_soon: the answers that wait for this write are the hot path,
         # and everything else that has arrived goes along in the same turn.
-        if not self._stopped:
-            self._run()
+        self._run()
 
     def _storage_failed(self, error: StorageError) -> None:
         if not self._stopped:
@@ -229,6 +267,9 @@ class RaftLoop:
 
     def _turn(self) -> None:
         """Messages first, then proposals: a proposal must not be taken in a term that has just ended."""
+        if self._expire_due:
+            self._expire_due = False
+            self.waiters.expire(self._clock.monotonic_ns())
         inbox, self._inbox = self._inbox, []
         step = self.raft.step
         for event in inbox:
@@ -243,16 +284,16 @@ class RaftLoop:
         now = self._clock.monotonic_ns()
         for observer in self._observers:
             observer.before_turn_ends(now)
-        if (self._proposal_batches or self._internal_batches) and not self._stopped:
-            # While writes are under way the next one gathers everything that arrives, so a busy node
-            # makes few large batches, and an idle one waits for nothing. Each completion makes a turn.
-            if len(self.raft.pending_writes) < WRITES_UNDER_WAY_MAX or self.raft.role is not Role.LEADER:
-                self._propose()
+        # While writes are under way the next one gathers everything that arrives, so a busy node
+        # makes few large batches, and an idle one waits for nothing. Each completion makes a turn.
+        gathers = len(self.raft.pending_writes) >= WRITES_UNDER_WAY_MAX and self.raft.role is Role.LEADER
+        if (self._proposal_batches or self._internal_batches) and not gathers and not self._stopped:
+            self._propose()
         self._arm_timer()
 
     def _refuse_clients(self) -> None:
         batches, self._proposal_batches = self._proposal_batches, []
-        self._proposals = []
+        self._proposals, self._proposal_bytes = [], 0
         for sink, keys, _ in batches:
             sink.refused(keys, "BUSY", "")
 
@@ -261,7 +302,7 @@ class RaftLoop:
         batches = self._internal_batches + self._proposal_batches
         proposals = self._internal_proposals + self._proposals
         internal = bool(self._internal_batches)
-        self._proposals, self._internal_proposals = [], []
+        self._proposals, self._internal_proposals, self._proposal_bytes = [], [], 0
         self._proposal_batches, self._internal_batches = [], []
         effects = self.raft.step(Propose(self._clock.monotonic_ns(), self._clock.time_ns(), proposals, internal))
         outcome = effects.proposed
@@ -310,9 +351,7 @@ class RaftLoop:
             observer.applied(entries, results)
 
     def _role_changed(self, change: RoleChange) -> None:
-        _LOG.info(
-            "role changed", role=change.role.value, term=change.term, leader=change.leader, reason=change.reason
-        )
+        _LOG.info("role changed", role=change.role.value, term=change.term, leader=change.leader, reason=change.reason)
         if change.role is not Role.LEADER and len(self.waiters):
             self.waiters.leadership_lost(self._clock.monotonic_ns() + 2 * self.raft.options.election_timeout)
         for observer in self._observers:
@@ -353,5 +392,5 @@ class RaftLoop:
             _LOG.warning("event loop stalled", seconds=late / 1e9)
             self._inbox.append(StepDown(now, "event loop stalled"))
         self._inbox.append(Tick(now))
-        self.waiters.expire(now)
+        self._expire_due = True
         self._run()

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import structlog
+
 from ..core.entry import Entry, EntryKind
 from ..core.errors import CommandInvalid, FencepostError, NotFound
 from ..core.events import Role, RoleChange
@@ -17,6 +19,8 @@ from ..outbox.machine import OutboxMachine, SubmitResult
 from ..outbox.operation import TERMINAL, Operation, OperationState
 from ..ports import Answer, AnswerStatus, Connection, ProposeRequest, SubmitRequest, Wait
 from .loop import RaftLoop
+
+_LOG = structlog.get_logger("fencepost.node")
 
 PENDING_MAX = 200_000
 """Commands without an outcome that a node takes in; beyond it submissions are refused as BUSY. All of
@@ -31,6 +35,7 @@ SlowQuery = Callable[[dict[str, Any], Reply], None]
 """The same, answering later through ``reply(body, error)``, on the node's loop."""
 
 _DONE = int(AnswerStatus.DONE)
+_UNCOMMITTED = "leadership was lost before it committed"
 
 
 class _Key(NamedTuple):
@@ -68,6 +73,8 @@ class ClientService:
         self._answers: dict[Connection, list[Answer]] = {}
         self._done_waiters: dict[int, list[_DoneWaiter]] = {}
         self._done_expire_at = 0
+        self._closed: set[Connection] = set()
+        """Connections that went away in this turn: nobody waits there any more."""
 
     # -- RequestHandler ---------------------------------------------------------------------------
 
@@ -85,7 +92,8 @@ class ClientService:
             if operation is not None:
                 # Only a shortcut: what is applied is committed, so this answer is right on any
                 # node, leader or not. The judgement itself is made at apply (semantics section 3).
-                result = SubmitResult(operation, operation.digest == digest(command), operation.digest != digest(command))
+                same = operation.digest == digest(command)
+                result = SubmitResult(operation, same, not same)
                 self._answer_submission(_Key(connection, request_id, wait), result)
                 continue
             keys.append(_Key(connection, request_id, wait))
@@ -94,8 +102,7 @@ class ClientService:
             self.answer_all(keys, AnswerStatus.RETRY, "BUSY", f"{PENDING_MAX} commands wait for their outcome")
         elif keys:
             self._loop.propose(EntryKind.OUTBOX, data, self._submissions, keys)
-        else:
-            self._loop.wake()
+        self._turn_or_flush()
 
     def propose(self, connection: Connection, requests: list[ProposeRequest]) -> None:
         keys: list[_Key] = []
@@ -107,34 +114,42 @@ class ClientService:
                 continue
             keys.append(_Key(connection, request_id, Wait.COMMITTED))
             data.append(body)
-        self._loop.propose(EntryKind.EMBEDDED, data, self._proposals, keys)
+        if keys:
+            self._loop.propose(EntryKind.EMBEDDED, data, self._proposals, keys)
+        self._turn_or_flush()
 
     def call(self, connection: Connection, request_id: int, method: str, parameters: dict[str, Any]) -> None:
         slow = self._slow_queries.get(method)
-        if slow is not None:
 
-            def reply(body: Any, error: FencepostError | None) -> None:
-                if error is not None:
-                    connection.reply_error(request_id, error)
-                else:
-                    connection.reply(request_id, body)
+        def reply(body: Any, error: FencepostError | None) -> None:
+            if error is not None:
+                connection.reply_error(request_id, error)
+            else:
+                connection.reply(request_id, body)
 
-            slow(parameters, reply)
-            return
         query = self._queries.get(method)
         try:
+            if slow is not None:
+                slow(parameters, reply)
+                return
             if query is None:
                 raise NotFound(f"no method {method!r} in this version")
             body = query(parameters)
         except FencepostError as error:
             connection.reply_error(request_id, error)
-        except (TypeError, ValueError) as error:  # Parameters come from outside.
+        except (TypeError, ValueError, OverflowError) as error:  # Parameters come from outside.
             connection.reply_error(request_id, CommandInvalid(f"parameters of {method}: {error}"))
+        except Exception as error:  # A question changes nothing: a bug in one ends neither node nor connection.
+            _LOG.exception("query raised", method=method)
+            connection.reply_error(request_id, FencepostError(f"{method} raised {type(error).__name__}: {error}"))
         else:
             connection.reply(request_id, body)
 
     def closed(self, connection: Connection) -> None:
         self._answers.pop(connection, None)
+        if self._done_waiters:
+            self._closed.add(connection)
+            self._turn_or_flush()
 
     # -- LoopObserver -----------------------------------------------------------------------------
 
@@ -154,6 +169,8 @@ class ClientService:
                         self._operation_done(operation)
 
     def before_turn_ends(self, now: int) -> None:
+        if self._closed:
+            self._forget_closed()
         if self._done_expire_at and now >= self._done_expire_at:
             self._end_done_waiters("leadership was lost; it is committed, its outcome is not known here")
         answers = self._answers
@@ -165,6 +182,24 @@ class ClientService:
     def stopped(self) -> None:
         self._end_done_waiters("the node is stopping; it is committed, its outcome is not known here")
         self.before_turn_ends(0)
+
+    def _turn_or_flush(self) -> None:
+        """Answers leave at the end of a turn; a node that has stopped makes none any more."""
+        if self._loop.stopped:
+            self.stopped()
+        else:
+            self._loop.wake()
+
+    def _forget_closed(self) -> None:
+        """One pass for all connections that went away: a command may stay open long after its submitters."""
+        closed, self._closed = self._closed, set()
+        for index, waiters in list(self._done_waiters.items()):
+            if any(waiter.connection in closed for waiter in waiters):
+                left = [waiter for waiter in waiters if waiter.connection not in closed]
+                if left:
+                    self._done_waiters[index] = left
+                else:
+                    del self._done_waiters[index]
 
     # -- answers ----------------------------------------------------------------------------------
 
@@ -203,7 +238,7 @@ class ClientService:
         elif wait == Wait.DONE and operation.state not in TERMINAL:
             waiters = self._done_waiters.setdefault(operation.index, [])
             waiters.append(_DoneWaiter(connection, request_id, replayed))
-        elif wait != Wait.ACCEPTED or replayed:
+        else:
             self.queue(connection, _done_answer(request_id, operation, replayed))
 
     def _operation_done(self, operation: Operation) -> None:
@@ -256,7 +291,8 @@ class _SubmissionSink:
 
     def applied(self, keys: Sequence[_Key], entries: Sequence[Entry], results: Sequence[Any]) -> None:
         for key, result in zip(keys, results, strict=True):
-            self._service._answer_submission(key, result)
+            if key.wait != Wait.ACCEPTED:  # Else answered when it was appended, and only once.
+                self._service._answer_submission(key, result)
 
     def lost(self, keys: Sequence[_Key]) -> None:
         keys = [key for key in keys if key.wait != Wait.ACCEPTED]
@@ -264,7 +300,7 @@ class _SubmissionSink:
 
     def unknown(self, keys: Sequence[_Key]) -> None:
         keys = [key for key in keys if key.wait != Wait.ACCEPTED]
-        self._service.answer_all(keys, AnswerStatus.UNKNOWN, "OUTCOME_UNKNOWN", "leadership was lost before it committed")
+        self._service.answer_all(keys, AnswerStatus.UNKNOWN, "OUTCOME_UNKNOWN", _UNCOMMITTED)
 
 
 class _ProposalAnswers:
@@ -289,4 +325,4 @@ class _ProposalAnswers:
         self._service.answer_all(keys, AnswerStatus.RETRY, "LEADERSHIP_LOST", "")
 
     def unknown(self, keys: Sequence[_Key]) -> None:
-        self._service.answer_all(keys, AnswerStatus.UNKNOWN, "OUTCOME_UNKNOWN", "leadership was lost before it committed")
+        self._service.answer_all(keys, AnswerStatus.UNKNOWN, "OUTCOME_UNKNOWN", _UNCOMMITTED)

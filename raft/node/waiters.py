@@ -45,32 +45,40 @@ class _Batch:
 
 
 class Waiters:
-    """Batches in the order of their indexes, which never overlap."""
+    """Batches in the order of their indexes, which never overlap, and beside them the overtaken ones."""
 
     def __init__(self) -> None:
         self._batches: deque[_Batch] = deque()
+        self._overtaken: list[_Batch] = []
+        """Of earlier leaderships of this node, whose indexes it has since used again."""
 
     def __len__(self) -> int:
-        return sum(len(batch.keys) for batch in self._batches)
+        return sum(len(batch.keys) for batch in self._batches) + sum(len(batch.keys) for batch in self._overtaken)
 
     def add(self, sink: ProposalSink, keys: Sequence[Any], first_index: int, term: int) -> None:
         """Wait for ``len(keys)`` entries from ``first_index`` on, appended in ``term``."""
+        if not keys:
+            return
         # A batch of an earlier leadership of this node may claim these indexes too. Its entries were
-        # overwritten, and a leader's log lacks nothing that was committed: they certainly were not.
+        # overwritten *here*. Another node may still hold them, lead, and commit them: until something
+        # is committed at their indexes nobody can say that they were lost (S31).
         batches = self._batches
         while batches and batches[-1].first_index + len(batches[-1].keys) > first_index:
             overtaken = batches[-1]
             kept = max(first_index - overtaken.first_index, 0)
-            gone = overtaken.keys[kept:]
-            if kept:
-                overtaken.keys = overtaken.keys[:kept]
-            else:
-                batches.pop()
-            overtaken.sink.lost(gone)
+            if not kept:
+                self._overtaken.append(batches.pop())
+                continue
+            rest = _Batch(overtaken.sink, overtaken.keys[kept:], first_index, overtaken.term)
+            rest.expires_at = overtaken.expires_at
+            self._overtaken.append(rest)
+            overtaken.keys = overtaken.keys[:kept]
         batches.append(_Batch(sink, keys, first_index, term))
 
     def applied(self, entries: list[Entry], results: list[Any]) -> None:
         """These consecutive entries were applied: end every waiter that they decide."""
+        if self._overtaken:
+            self._decide_overtaken(entries, results)
         if not self._batches:
             return
         start = entries[0].index
@@ -89,6 +97,19 @@ class Waiters:
                 kept.append(batch)
         self._batches.extendleft(reversed(kept))
 
+    def _decide_overtaken(self, entries: list[Entry], results: list[Any]) -> None:
+        start, last = entries[0].index, entries[-1].index
+        batches, self._overtaken = self._overtaken, []
+        for batch in batches:
+            count = min(batch.first_index + len(batch.keys) - 1, last) - batch.first_index + 1
+            if count > 0:
+                begin = batch.first_index - start
+                self._decide(batch, batch.keys[:count], entries[begin : begin + count], results[begin : begin + count])
+                batch.keys = batch.keys[count:]
+                batch.first_index += count
+            if batch.keys:
+                self._overtaken.append(batch)
+
     @staticmethod
     def _decide(batch: _Batch, keys: Sequence[Any], entries: list[Entry], results: list[Any]) -> None:
         if entries[-1].term == batch.term:
@@ -103,21 +124,23 @@ class Waiters:
 
     def leadership_lost(self, expires_at: int) -> None:
         """Nothing proposed so far is certain any more: it ends by ``expires_at`` at the latest."""
-        for batch in self._batches:
+        for batch in (*self._batches, *self._overtaken):
             if not batch.expires_at:
                 batch.expires_at = expires_at
 
     def expire(self, now: int) -> None:
         """End what has waited past its time as unknown."""
-        if not any(batch.expires_at and batch.expires_at <= now for batch in self._batches):
+        expired = [batch for batch in (*self._overtaken, *self._batches) if 0 < batch.expires_at <= now]
+        if not expired:
             return
-        expired = [batch for batch in self._batches if batch.expires_at and batch.expires_at <= now]
-        self._batches = deque(batch for batch in self._batches if not batch.expires_at or batch.expires_at > now)
+        self._batches = deque(batch for batch in self._batches if not 0 < batch.expires_at <= now)
+        self._overtaken = [batch for batch in self._overtaken if not 0 < batch.expires_at <= now]
         for batch in expired:
             batch.sink.unknown(batch.keys)
 
     def abandon(self) -> None:
         """The node stops: everything still waiting is unknown."""
-        batches, self._batches = self._batches, deque()
+        batches = [*self._overtaken, *self._batches]
+        self._batches, self._overtaken = deque(), []
         for batch in batches:
             batch.sink.unknown(batch.keys)

@@ -28,7 +28,6 @@ from fencepost.raft.core.messages import (
     AppendEntries,
     AppendEntriesResponse,
     Message,
-    PreVote,
     PreVoteResponse,
     RequestVoteResponse,
 )
@@ -168,10 +167,10 @@ class Lone:
     def become_candidate(self) -> None:
         """Campaign with the pre-votes of everybody; its own vote is not durable yet."""
         self.campaign()
-        question = next(send.message for send in self.visible if isinstance(send.message, PreVote))
+        round_ = self.raft.pre_vote_round
         for peer in self.raft.peers:
             if self.raft.role is Role.PRE_CANDIDATE:
-                self.receive(peer, PreVoteResponse(self.raft.current_term, True, question.round, ""))
+                self.receive(peer, PreVoteResponse(self.raft.current_term, True, round_, ""))
         assert self.raft.role is Role.CANDIDATE
         self.take()
 

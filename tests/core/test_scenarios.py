@@ -497,6 +497,7 @@ def test_s30_no_lease_before_a_quorum_has_followed_in_this_term() -> None:
 def test_s30_lease_counts_from_the_question_not_from_the_answer() -> None:
     lone = Lone(term=1)
     lone.become_leader()
+    lone.now += SECOND // 4
     asked = lone.now
     lone.now += SECOND // 2
     lone.acknowledge("n2", 1, sent_at=asked)

@@ -24,6 +24,7 @@ from fencepost.raft.core.errors import (
 from fencepost.raft.outbox.codec import encode
 from fencepost.raft.ports import AnswerStatus, Wait
 from fencepost.transport.client import Client
+from fencepost.transport.client_engine import Engine
 
 from .world import (
     DEADLINE_S,
@@ -168,10 +169,18 @@ async def test_no_leader_says_what_each_endpoint_answered() -> None:
 async def test_nobody_there_is_no_endpoint() -> None:
     addresses = [await unused_address() for _ in range(3)]
     async with client_of(*addresses, timeout_s=0.5) as client:
-        with pytest.raises(NoEndpoint, match="nothing was sent") as caught:
+        with pytest.raises(NoEndpoint, match="nothing was committed") as caught:
             await client.submit(command())
         assert list(caught.value.tried) == [f"{address}  connection refused" for address in addresses]
         assert caught.value.exit_code == 3
+
+
+async def test_nobody_there_may_be_said_before_the_timeout() -> None:
+    async with Client([await unused_address()], sweep_s=0.02, unreachable_after_s=0.1) as client:
+        # Its timeout is half a minute, longer than any test waits.
+        async with asyncio.timeout(DEADLINE_S):
+            with pytest.raises(NoEndpoint, match=r"for 0\.1 s"):
+                await client.submit(command())
 
 
 async def test_a_name_that_does_not_resolve_is_an_endpoint_that_is_down() -> None:
@@ -354,6 +363,24 @@ async def test_nothing_is_left_in_the_table() -> None:
         assert set(engine._table) <= {1}
         assert not engine._waiting
         assert not engine._delayed
+
+
+async def test_one_sweep_serves_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    sweeps = 0
+    sweep = Engine._sweep
+
+    def counted(engine: Engine) -> None:
+        nonlocal sweeps
+        sweeps += 1
+        sweep(engine)
+
+    monkeypatch.setattr(Engine, "_sweep", counted)
+    async with FakeNode(script=follow) as node, client_of(node.address, timeout_s=0.5, sweep_s=0.02) as client:
+        with pytest.raises(NoLeader):
+            await client.submit(command())
+        assert node.calls
+    # A timer never fires early, so there cannot be more, but for the one that a deadline brings forward.
+    assert 3 <= sweeps <= 0.5 / 0.02 + 2
 
 
 async def test_closing_ends_every_request() -> None:

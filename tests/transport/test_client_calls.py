@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 
@@ -138,7 +139,7 @@ async def test_no_leader_to_call_is_no_leader() -> None:
 async def test_all_are_asked_and_each_answers_for_itself() -> None:
     dead = await unused_address()
     async with FakeNode("n1") as one, FakeNode("n2") as two, client_of(one.address, dead, two.address) as client:
-        answers = await client.call_all("m", {})
+        answers: dict[str, Any] = await client.call_all("m", {})
         assert list(answers) == [one.address, dead, two.address]
         assert [answers[node.address]["node_id"] for node in (one, two)] == ["n1", "n2"]
         assert isinstance(answers[dead], NoEndpoint)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fencepost.raft.core.errors import ConfigurationError
+from fencepost.raft.core.messages import PreVote
 from fencepost.raft.ports import Answer, AnswerStatus, SubmitRequest
 from fencepost.transport import codec, listener
 from fencepost.transport.client import Client
@@ -46,7 +47,7 @@ STRANGERS = {
     "unknown type": encode_frame(99, b""),
     "deep nesting": encode_frame(1, b"\x81\xa1k" * 5_000),
     "a request before the handshake": codec.encode_call(1, "status", {}),
-    "a message of a peer": HELLO + codec.encode_message(codec.PreVote(1, 1, 1, 1)),
+    "a message of a peer": HELLO + codec.encode_message(PreVote(1, 1, 1, 1)),
     "a second hello": HELLO + HELLO,
     "half a frame after the handshake": HELLO + codec.encode_ping(1) + b"FQ",
 }
@@ -209,11 +210,11 @@ async def test_closing_does_not_wait_for_anyone() -> None:
     idle[1].send(HELLO[:5])
     async with asyncio.timeout(DEADLINE_S):
         await node.listener.close()
+        assert node.listener.connections == 0
+        assert len(node.gone) == 1
         await node.listener.close()
         for raw in idle:
             await raw.until_closed()
-    assert node.listener.connections == 0
-    assert len(node.gone) == 1
 
 
 async def test_closing_before_starting_is_nothing() -> None:

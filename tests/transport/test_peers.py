@@ -376,8 +376,12 @@ async def test_a_message_for_several_peers_is_encoded_once(monkeypatch: pytest.M
     async with SocketCluster() as cluster:
         await cluster.connected()
         encoded: list[Any] = []
-        encode = peers.encode_message
-        monkeypatch.setattr(peers, "encode_message", lambda message: encoded.append(message) or encode(message))
+
+        def encode(message: Any) -> bytes:
+            encoded.append(message)
+            return codec.encode_message(message)
+
+        monkeypatch.setattr(peers, "encode_message", encode)
         n1 = cluster.transport("n1")
         first, equal = BEAT._replace(sent_at=5), BEAT._replace(sent_at=5)
         for message in (first, equal):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 from fencepost.raft.core.errors import FencepostError
 from fencepost.raft.outbox.codec import Command, decode_submission
@@ -112,7 +112,7 @@ class FakeNode:
     def submissions(self) -> list[SubmitRequest]:
         return [request for frame in self.frames for request in frame]
 
-    async def __aenter__(self) -> FakeNode:
+    async def __aenter__(self) -> Self:
         await self.listener.start()
         return self
 
