@@ -62,13 +62,8 @@ def judge(
     next_try_ns = 0
     if verdict is Verdict.RETRY:
         next_try_ns = cluster_time_ns + policy.pause_ns(operation.failures, randomness)
-    elif verdict is Verdict.NOT_ATTEMPTED and error:
-        # The resource was not ready for it: no failure of the command, but no reason to ask again at
-        # once either. Without an error it only stood behind the head of its lane.
-        next_try_ns = cluster_time_ns + policy.pause_ns(attempt - 1, randomness)
     elif verdict is Verdict.NOT_ATTEMPTED and error and not suspended:
-        # Something kept it from being attempted, and may do so again at once (S53). It spends no
-        # attempt, so the pause goes by how often it was tried. Without a reason it only stood behind
-        # another of its lane.
+        # The resource was not ready for it: no failure of the command, but no reason to ask again at
+        # once either (S53). Without an error it only stood behind the head of its lane.
         next_try_ns = cluster_time_ns + policy.pause_ns(attempt - 1, randomness)
     return OutcomeRow(operation.index, attempt, verdict, b"", error, next_try_ns)
