@@ -240,10 +240,13 @@ async def test_once_unknown_a_later_no_does_not_make_it_certain() -> None:
 
 
 async def test_timeouts_of_different_lengths_are_kept_apart() -> None:
-    async with FakeNode(script=silent) as node, client_of(node.address) as client:
-        long = asyncio.ensure_future(client.submit(command("long")))
-        with pytest.raises(OutcomeUnknown):
-            await client.submit(command("short"), timeout_s=0.05)
+    # A sweep an hour from now: only the shorter deadline can bring it forward.
+    async with FakeNode(script=silent) as node, client_of(node.address, sweep_s=3600.0) as client:
+        long = asyncio.ensure_future(client.submit(command("long"), timeout_s=3600.0))
+        await node.changes.until(lambda: node.frames)
+        async with asyncio.timeout(DEADLINE_S):
+            with pytest.raises(OutcomeUnknown):
+                await client.submit(command("short"), timeout_s=0.05)
         assert not long.done()
         long.cancel()
 

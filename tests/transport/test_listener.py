@@ -161,7 +161,7 @@ async def test_too_many_unanswered_requests_are_busy() -> None:
 
 
 async def test_a_client_that_does_not_read_is_closed_and_others_are_served() -> None:
-    async with Guarded(unread_bytes_max=64 * 1024) as node, Client([node.address]) as client:
+    async with Guarded(unread_bytes_max=64 * 1024, sweep_s=3600.0) as node, Client([node.address]) as client:
         raw = await RawClient.to(node.address)
         raw.send(HELLO + codec.encode_submit([SubmitRequest(1, 2, b"")]))
         node.once = [lambda *_: None]

@@ -131,7 +131,31 @@ async def test_a_full_link_keeps_only_the_newest_heartbeat() -> None:
             await asyncio.sleep(0)
         for number in range(1000):
             n1.send("n2", BEAT._replace(sent_at=number))
-        assert len(link._queue) <= 1
+        assert len(link._queue) == 1
+        # What still waits when the connection goes is counted as dropped.
+        before = n1.links()["n2"].dropped
+        proxy.reset()
+        await cluster.handlers["n1"].changes.until(lambda: cluster.handlers["n1"].unreachable_peers)
+        assert n1.links()["n2"].dropped == before + 1
+
+
+async def test_a_queue_that_overflows_is_dropped_and_the_node_is_told_while_the_link_stays() -> None:
+    limits = LIMITS._replace(write_buffer_bytes=1024, queue_count_max=3, ping_s=30.0)
+    async with SocketCluster(2, limits=limits) as cluster:
+        await cluster.connected()
+        proxy = cluster.proxies["n1", "n2"]
+        proxy.frozen = True
+        proxy.stop_reading()
+        n1, handler = cluster.transport("n1"), cluster.handlers["n1"]
+        connection = n1._links["n2"].connection
+        big = AppendEntries(1, 0, 0, 0, 0, [Entry(1, 1, 2, 1, b"x" * 1_000_000)])
+        while not n1.links()["n2"].dropped:
+            n1.send("n2", big)
+            await asyncio.sleep(0)
+        # Not from within ``send``, but soon.
+        await handler.changes.until(lambda: handler.unreachable_peers)
+        assert n1.links()["n2"].dropped == 4
+        assert n1._links["n2"].connection is connection
 
 
 # -- who may come in (S21, S37, S38) ----------------------------------------------------------------
