@@ -47,14 +47,31 @@ LEFTOVER_THREADS_S = 1.0
 )
 @click.pass_context
 def start(ctx: click.Context, path: Path, overrides: tuple[str, ...]) -> None:
-    from ..compose import run_node
     from ..logs import configure_logging
 
     render = current_session().render
     configuration = load(path, overrides=overrides)
     level = "debug" if current_session().settings.verbose else configuration.node.log_level
     configure_logging(level, colored=render.colored(sys.stderr))
-    ctx.exit(run_async(lambda: run_node(configuration), loop_factory=_loop_factory()))
+    ctx.exit(run_async(lambda: _run(configuration), loop_factory=_loop_factory()))
+
+
+async def _run(configuration: NodeConfiguration) -> int:
+    """Run the node, and see to it that the process ends once the node has.
+
+    Every stage of a stop is bounded, but an effect that hangs in a thread, or a disk that does, holds
+    that thread for ever, and Python waits for its threads before it ends (S45).
+    """
+    from ..compose import run_node
+
+    code = 1
+    try:
+        code = await run_node(configuration)
+        return code
+    finally:
+        end = threading.Timer(LEFTOVER_THREADS_S, os._exit, [code])
+        end.daemon = True
+        end.start()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
