@@ -419,7 +419,9 @@ class World:
         if not self.options.check_quorum or self.now < self.lease_may_lie_until:
             return
         for node in self.nodes.values():
-            if node.raft is not None and node is not elected and node.raft.holds_lease(self._clock(node)):
+            if node.raft is None or node.raft.current_term >= elected.raft.current_term:
+                continue
+            if node.raft.holds_lease(self._clock(node)):
                 raise AssertionError(
                     f"{elected.name} leads term {elected.raft.current_term} while {node.name} holds the lease "
                     f"of term {node.raft.current_term}"
