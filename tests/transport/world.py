@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from fencepost.raft.core.errors import FencepostError
 from fencepost.raft.outbox.codec import Command, decode_submission
@@ -184,8 +184,7 @@ class _Side(asyncio.Protocol):
         self.to_server = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's are no instances of it
         self.proxy.sides.add(self)
 
     def data_received(self, data: bytes) -> None:
@@ -320,8 +319,7 @@ class RawClient(asyncio.Protocol):
         return raw
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's are no instances of it
 
     def data_received(self, data: bytes) -> None:
         self.data += data
