@@ -12,6 +12,8 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from structlog.testing import capture_logs
+
 from fencepost.jepsen.sim.disk import Disk
 from fencepost.raft.core.entry import Configuration, EntryKind
 from fencepost.raft.core.errors import FencepostError
@@ -219,6 +221,8 @@ class World:
         self.complaints: list[dict[str, Any]] = []
         """What asyncio could only log: an exception in a callback that nobody saw."""
         self.loop.set_exception_handler(lambda _, context: self.complaints.append(context))
+        self._capture = capture_logs()
+        self.logs = self._capture.__enter__()
         self._arrives: dict[tuple[str, str], int] = {}
         self._request_id = 0
         self._boots = dict.fromkeys(voters, 0)
@@ -249,7 +253,14 @@ class World:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             self.complaints.clear()
-        self.close()
+        try:
+            self.close()
+        finally:
+            self._capture.__exit__(None, None, None)
+
+    def logged(self, event: str) -> list[Any]:
+        """The log lines of this kind so far."""
+        return [line for line in self.logs if line["event"] == event]
 
     # -- processes --------------------------------------------------------------------------------
 
