@@ -130,12 +130,15 @@ def record_at(data: bytes, seed: int, offset: int) -> Record | None:
 
 
 def header_after(data: bytes, seed: int, offset: int) -> int | None:
-    """Where the first intact header begins that is at or behind ``offset``, at any byte."""
-    position = data.find(MAGIC, offset)
-    while position >= 0:
-        if header_at(data, seed, position) is not None:
+    """Where the first intact header begins that is at or behind ``offset``.
+
+    Only multiples of a sector are looked at. No other place can hold one: a checksum covers the
+    offset it was made for, and that was a multiple. So the search is bounded, whatever the payloads
+    imitate, and does not trust the length in a header that may be damaged.
+    """
+    for position in range(offset + -offset % SECTOR_BYTES, len(data), SECTOR_BYTES):
+        if data.startswith(MAGIC, position) and header_at(data, seed, position) is not None:
             return position
-        position = data.find(MAGIC, position + 1)
     return None
 
 

@@ -121,8 +121,9 @@ class Replay:
         entries = self.entries
         index = len(entries)
         term = entries[-1].term if entries else 0
+        make = Entry._make
         for row in rows:
-            entry = Entry(*_tuple(row))
+            entry = make(row)
             index += 1
             if not (
                 type(entry.index) is int
