@@ -341,13 +341,17 @@ class World:
 
     def active_leader(self, *, other_than: str = "", within_s: float = 5.0) -> SimNode:
         """A leader all of whose resources are active."""
-        node = self.leader(other_than=other_than, within_s=within_s)
-        self.until(
-            lambda: all(each["activation"] == "active" for each in node.effects.status().values()),
-            within_s=within_s,
-            what=f"activation on {node.name}",
-        )
-        return node
+
+        def active(node: SimNode) -> bool:
+            return (
+                node.leads
+                and not node.process.paused
+                and node.name != other_than
+                and all(each["activation"] == "active" for each in node.effects.status().values())
+            )
+
+        self.until(lambda: any(map(active, self.up())), within_s=within_s, what="an active leader")
+        return next(node for node in self.up() if active(node))
 
     def lead(self, name: str) -> SimNode:
         """Make this node the active leader."""
