@@ -76,7 +76,7 @@ class Client:
     @property
     def endpoints(self) -> list[str]:
         """The addresses that were given and those that were learned."""
-        return list(self._engine.endpoints)
+        return [endpoint.address for endpoint in self._engine.endpoints]
 
     async def submit(self, command: Command, *, wait: Wait = Wait.DONE, timeout_s: float | None = None) -> Answer:
         """Submit a command under its operation id and wait as long as ``wait`` says.

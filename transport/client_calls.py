@@ -90,7 +90,7 @@ def _out_of_time(
 async def call_one(
     engine: Engine, address: str, method: str, parameters: dict[str, Any], timeout_s: float, idempotent: bool
 ) -> Any:
-    endpoint = engine.endpoint_at(address)
+    endpoint = engine.endpoints.at(address)
     if endpoint is None:
         raise ConfigurationError(f"{address!r} is no address", next_step="write it as host:port")
     try:
@@ -112,7 +112,7 @@ async def call_any(
     try:
         async with asyncio.timeout(timeout_s):
             refusal: FencepostError | None = None
-            for endpoint in engine.rotation(engine.target):
+            for endpoint in engine.endpoints.rotation():
                 try:
                     return await _ask(engine, endpoint, method, parameters, idempotent)
                 except (_NotReached, LinkLost):
@@ -122,12 +122,12 @@ async def call_any(
                         raise
                     refusal = error
             if refusal is not None:
-                raise type(refusal)(refusal.message, tried=engine.tried(), next_step=refusal.next_step)
+                raise type(refusal)(refusal.message, tried=engine.endpoints.tried(), next_step=refusal.next_step)
     except TimeoutError as error:
-        raise _out_of_time(method, timeout_s, engine.tried(), idempotent) from error
+        raise _out_of_time(method, timeout_s, engine.endpoints.tried(), idempotent) from error
     raise NoEndpoint(
         f"no endpoint could be reached for {method}",
-        tried=engine.tried(),
+        tried=engine.endpoints.tried(),
         next_step="start a node, or check --endpoints",
     )
 
@@ -139,7 +139,7 @@ async def call_leader(
         async with asyncio.timeout(timeout_s):
             while True:
                 reached = False
-                for endpoint in engine.rotation(engine.target):
+                for endpoint in engine.endpoints.rotation():
                     try:
                         leader = await _leader_by(engine, endpoint)
                         reached = True
@@ -152,13 +152,15 @@ async def call_leader(
                 await asyncio.sleep(_LEADER_PAUSE_S)
     except TimeoutError as error:
         if not idempotent:
-            raise _out_of_time(method, timeout_s, engine.tried(), idempotent) from error
+            raise _out_of_time(method, timeout_s, engine.endpoints.tried(), idempotent) from error
         raise NoLeader(
-            f"no leader answered {method} within {timeout_s:g} s", tried=engine.tried(), next_step="fencepost status"
+            f"no leader answered {method} within {timeout_s:g} s",
+            tried=engine.endpoints.tried(),
+            next_step="fencepost status",
         ) from error
     raise NoEndpoint(
         f"no endpoint could be reached for {method}",
-        tried=engine.tried(),
+        tried=engine.endpoints.tried(),
         next_step="start a node, or check --endpoints",
     )
 
@@ -173,7 +175,7 @@ async def _leader_by(engine: Engine, endpoint: Endpoint) -> Endpoint | None:
     named = status.get("leader_client_address")
     if not isinstance(named, str) or not named:
         return None
-    leader = engine.endpoint_at(named)
+    leader = engine.endpoints.at(named)
     if leader is None or leader is endpoint:
         return None
     confirmed = await _ask(engine, leader, "status", {}, True)
@@ -189,6 +191,6 @@ async def call_each(
         except FencepostError as error:
             return error
 
-    listed = [endpoint.address for endpoint in engine.endpoints.values() if endpoint.listed]
+    listed = [endpoint.address for endpoint in engine.endpoints if endpoint.listed]
     answers = await asyncio.gather(*(ask(address) for address in listed))
     return dict(zip(listed, answers, strict=True))

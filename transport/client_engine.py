@@ -22,21 +22,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..raft.core.errors import (
-    Busy,
-    ClientError,
     FencepostError,
     HandshakeRefused,
-    LeadershipLost,
-    NoEndpoint,
-    NoLeader,
     Outcome,
     TransportError,
 )
 from ..raft.ports import Answer, AnswerStatus, Clock, ProposeRequest, Randomness, SubmitRequest
 from .address import Resolver
+from .alarm import NEVER, Alarm
 from .backoff import jittered_s
+from .client_endpoints import Endpoints
 from .client_link import ClientLink, Endpoint
-from .client_requests import Request, failure_of, refusal_of
+from .client_requests import Request, expiry_of, failure_of, no_endpoint, refusal_of
 from .codec import encode_call, encode_propose, encode_submit
 
 SWEEP_S = 0.25
@@ -46,7 +43,6 @@ be stopped with its sockets open, and only silence tells."""
 HEDGE_S = 0.3
 """When a connect takes longer, the next endpoint is tried beside it."""
 BATCH_BYTES_MAX = 2 * 1024 * 1024
-ENDPOINTS_MAX = 64
 
 _DONE = int(AnswerStatus.DONE)
 _REFUSED = int(AnswerStatus.REFUSED)
@@ -77,11 +73,7 @@ class Engine:
         self._resolver = resolver
         self._connect_timeout_s = connect_timeout_s
         self._cluster_id = cluster_id
-        self.endpoints: dict[str, Endpoint] = {}
-        for address in addresses:
-            self.endpoints.setdefault(address, self._new_endpoint(address, listed=True))
-        self.target = next(iter(self.endpoints.values()))
-        """The endpoint that is thought to lead."""
+        self.endpoints = Endpoints(addresses, self._new_endpoint)
         self.closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._last_id = 0
@@ -91,11 +83,10 @@ class Engine:
         self._flush_scheduled = False
         self._hold_until_ns = 0
         self._redirects = 0
-        self._wake_at_ns = 0
-        self._wake_timer: asyncio.TimerHandle | None = None
-        self._sweep_at_ns = 0
-        self._sweep_timer: asyncio.TimerHandle | None = None
-        self._quiet_sweep_at_ns = 0
+        self._wake_alarm = Alarm(self._now, self._wake)
+        self._sweep_alarm = Alarm(self._now, self._sweep)
+        self._look_at_ns = 0
+        """When links are looked at next; a sweep may come earlier for a deadline."""
         self._leaderless_sweeps = 0
 
     # -- in -----------------------------------------------------------------------------------------
@@ -118,8 +109,8 @@ class Engine:
         if not self._flush_scheduled:
             self._flush_scheduled = True
             loop.call_soon(self._flush)
-        if deadline_ns < self._sweep_at_ns or not self._sweep_timer:
-            self._arm_sweep(deadline_ns)
+        if deadline_ns < self._sweep_alarm.at_ns:
+            self._watch(deadline_ns)
         return future
 
     # -- out ----------------------------------------------------------------------------------------
@@ -134,16 +125,16 @@ class Engine:
         self._flush_scheduled = False
         if self.closed or not self._waiting:
             return
-        link = self.target.link
+        link = self.endpoints.target.link
         if link is None or self._hold_until_ns:
             now = self._now()
             if now < self._hold_until_ns:
-                self._wake_at(self._hold_until_ns)
+                self._wake_alarm.set(self._hold_until_ns)
                 return
             self._hold_until_ns = 0
             if link is None:
                 self._seek(now)
-                link = self.target.link
+                link = self.endpoints.target.link
                 if link is None:
                     return
         if link.full:
@@ -175,49 +166,26 @@ class Engine:
 
     def _seek(self, now: int) -> None:
         """There is work and the target has no link: use another live one, or connect."""
-        order = self.rotation(self.target)
+        order = self.endpoints.rotation()
         for endpoint in order:
             if endpoint.link is not None:
-                self.target = endpoint
+                self.endpoints.target = endpoint
                 return
             if endpoint.connecting:
                 hedge_at = endpoint.attempt_since_ns + int(HEDGE_S * _S)
                 if now < hedge_at:
-                    self._wake_at(hedge_at)
+                    self._wake_alarm.set(hedge_at)
                     return
             elif endpoint.not_before_ns <= now:
-                self.target = endpoint
+                self.endpoints.target = endpoint
                 endpoint.connect(self, now, self._connected)
-                self._wake_at(now + int(HEDGE_S * _S))
+                self._wake_alarm.set(now + int(HEDGE_S * _S))
                 return
         later = [endpoint.not_before_ns for endpoint in order if not endpoint.connecting]
         if later:
-            self._wake_at(min(later))
+            self._wake_alarm.set(min(later))
 
-    def rotation(self, first: Endpoint) -> list[Endpoint]:
-        """Every endpoint once, beginning with ``first``."""
-        endpoints = list(self.endpoints.values())
-        at = endpoints.index(first)
-        return endpoints[at:] + endpoints[:at]
-
-    def _move_on(self, endpoint: Endpoint) -> None:
-        """Stop taking ``endpoint`` for the leader."""
-        if endpoint is self.target:
-            order = self.rotation(endpoint)
-            self.target = order[1 % len(order)]
-
-    def endpoint_at(self, address: str) -> Endpoint | None:
-        """The endpoint of an address, learned if need be; None for what is no address."""
-        endpoint = self.endpoints.get(address)
-        if endpoint is None and len(self.endpoints) < ENDPOINTS_MAX:
-            try:
-                endpoint = self._new_endpoint(address, listed=False)
-            except FencepostError:
-                return None
-            self.endpoints[address] = endpoint
-        return endpoint
-
-    def _new_endpoint(self, address: str, *, listed: bool) -> Endpoint:
+    def _new_endpoint(self, address: str, listed: bool) -> Endpoint:
         return Endpoint(
             address,
             listed=listed,
@@ -245,24 +213,24 @@ class Engine:
             endpoint.not_before_ns = 0
             endpoint.refusal = None
             endpoint.said = "up"
-            if self.target.link is None:
-                self.target = endpoint
+            if self.endpoints.target.link is None:
+                self.endpoints.target = endpoint
         else:
             endpoint.failed(error, self._now() + int(endpoint.backoff.next_s() * _S))
-            self._move_on(endpoint)
+            self.endpoints.move_on_from(endpoint)
             self._refuse_if_all_refuse()
         self._schedule_flush()
 
     def _refuse_if_all_refuse(self) -> None:
         """Every endpoint says that this client does not belong there: waiting will not change it."""
-        refusal = next(iter(self.endpoints.values())).refusal
-        if refusal is None or not all(endpoint.refusal for endpoint in self.endpoints.values()):
+        refusal = self.endpoints.common_refusal()
+        if refusal is None:
             return
         for request in list(self._table.values()):
             if not request.uncertain and request.link is None:
                 self._fail(
                     request,
-                    HandshakeRefused(refusal.message, tried=self.tried(), next_step=refusal.next_step),
+                    HandshakeRefused(refusal.message, tried=self.endpoints.tried(), next_step=refusal.next_step),
                 )
 
     def link_lost(self, link: ClientLink) -> None:
@@ -273,7 +241,7 @@ class Engine:
         endpoint.failed(
             TransportError(f"connection lost ({link.why})"), self._now() + int(endpoint.backoff.next_s() * _S)
         )
-        self._move_on(endpoint)
+        self.endpoints.move_on_from(endpoint)
         for request in list(self._table.values()):
             if request.link is link:
                 self._maybe_executed(request, f"the connection to {endpoint.address} was lost ({link.why})")
@@ -285,7 +253,7 @@ class Engine:
         request.uncertain = True
         request.why = why
         if request.proposal:
-            self._fail(request, failure_of(request, self.tried()))
+            self._fail(request, failure_of(request, self.endpoints.tried()))
         else:
             self._waiting.append(request)
 
@@ -309,7 +277,7 @@ class Engine:
                     request.future.set_result(answer)
             else:
                 self._not_done(link, request, answer)
-        if progress and link.endpoint is self.target:
+        if progress and link.endpoint is self.endpoints.target:
             self._redirects = 0
             self._leaderless_sweeps = 0
 
@@ -322,7 +290,7 @@ class Engine:
             request.uncertain = True
             request.why = f"{link.endpoint.address} does not know: {answer.detail or answer.code}"
             if request.proposal:
-                self._fail(request, failure_of(request, self.tried()))
+                self._fail(request, failure_of(request, self.endpoints.tried()))
                 return
         elif answer.code == "NOT_LEADER":
             self._not_the_leader(link.endpoint, answer)
@@ -336,7 +304,7 @@ class Engine:
         request.tries += 1
         at = self._now() + int(self._pause_s(request.tries) * _S)
         self._delayed.append((at, request))
-        self._wake_at(at)
+        self._wake_alarm.set(at)
 
     def _pause_s(self, tries: int) -> float:
         return jittered_s(self._randomness, 0.01, min(0.02 * 2 ** min(tries, 6), 0.5))
@@ -347,83 +315,58 @@ class Engine:
         if endpoint.probed_term != answer.term:  # What it said when asked for its status tells more.
             term = f" in term {answer.term}" if answer.term else ""
             endpoint.said = f"up, not the leader{term}, " + (f"names {hint}" if hint else "knows no leader")
-        if endpoint is not self.target or self._hold_until_ns:
+        if endpoint is not self.endpoints.target or self._hold_until_ns:
             return
         now = self._now()
-        leader = self.endpoint_at(hint) if hint else None
+        leader = self.endpoints.at(hint) if hint else None
         if leader is not None and leader is not endpoint and leader.not_before_ns <= now:
-            self.target = leader
+            self.endpoints.target = leader
             self._redirects += 1
             if self._redirects <= 2:
                 return
         else:
-            self._move_on(endpoint)
+            self.endpoints.move_on_from(endpoint)
         # Nobody leads, or they name one another: an election is under way. Ask again, but not in a storm.
         self._hold_until_ns = now + int(jittered_s(self._randomness, 0.05, 0.2) * _S)
 
     # -- time ---------------------------------------------------------------------------------------
 
-    def _wake_at(self, at_ns: int) -> None:
-        if self._loop is None or (self._wake_timer is not None and self._wake_at_ns <= at_ns):
-            return
-        if self._wake_timer is not None:
-            self._wake_timer.cancel()
-        self._wake_at_ns = at_ns
-        self._wake_timer = self._loop.call_later(max(0, at_ns - self._now()) / _S, self._wake)
-
     def _wake(self) -> None:
-        self._wake_timer = None
         now = self._now()
         if self._delayed:
             later = [(at, request) for at, request in self._delayed if at > now]
             self._waiting += [request for at, request in self._delayed if at <= now]
             self._delayed = later
             if later:
-                self._wake_at(min(at for at, _ in later))
+                self._wake_alarm.set(min(at for at, _ in later))
         self._flush()
 
-    def _arm_sweep(self, deadline_ns: int) -> None:
-        assert self._loop is not None
-        now = self._now()
-        if self._sweep_timer is None:
-            self._quiet_sweep_at_ns = now + int(self._sweep_s * _S)
-        else:
-            self._sweep_timer.cancel()
-        at = min(deadline_ns, self._quiet_sweep_at_ns)
-        self._sweep_at_ns = at
-        self._sweep_timer = self._loop.call_later(max(0, at - now) / _S, self._sweep)
-
-    def watch(self) -> None:
-        """Keep sweeping while calls are under way, even when no request is."""
-        if self._sweep_timer is None:
-            self._arm_sweep(self._now() + int(self._sweep_s * _S))
+    def _watch(self, at_ns: int) -> None:
+        """Sweep at ``at_ns`` at the latest, and look at links in the usual interval."""
+        if self._sweep_alarm.at_ns == NEVER:
+            self._look_at_ns = self._now() + int(self._sweep_s * _S)
+        self._sweep_alarm.set(min(at_ns, self._look_at_ns))
 
     def _sweep(self) -> None:
-        if self.closed:
-            return
-        # The timer stays set until the end, so that a probe made on the way arms no second one.
         now = self._now()
-        if now >= self._quiet_sweep_at_ns:
-            self._quiet_sweep_at_ns = now + int(self._sweep_s * _S)
+        if now >= self._look_at_ns:
+            self._look_at_ns = now + int(self._sweep_s * _S)
             self._sweep_links()
             self._probe(now)
             self._give_up_if_unreachable(now)
-        next_deadline = self._quiet_sweep_at_ns
+        next_at = self._look_at_ns
         for request in list(self._table.values()):
             if request.future.done():
                 self._table.pop(request.request_id, None)
             elif request.deadline_ns <= now:
                 self._fail(request, self._expired(request))
-            elif request.deadline_ns < next_deadline:
-                next_deadline = request.deadline_ns
-        busy = any(e.link is not None and e.link.outstanding for e in self.endpoints.values())
-        self._sweep_timer = None
-        if (self._table or busy) and self._loop is not None:
-            self._sweep_at_ns = next_deadline
-            self._sweep_timer = self._loop.call_later(max(0, next_deadline - now) / _S, self._sweep)
+            elif request.deadline_ns < next_at:
+                next_at = request.deadline_ns
+        if self._table or any(e.link is not None and e.link.outstanding for e in self.endpoints):
+            self._sweep_alarm.set(next_at)
 
     def _sweep_links(self) -> None:
-        for endpoint in list(self.endpoints.values()):
+        for endpoint in self.endpoints:
             link = endpoint.link
             if link is None:
                 continue
@@ -448,7 +391,7 @@ class Engine:
         self._leaderless_sweeps += 1
         if self._leaderless_sweeps < 2:
             return
-        for endpoint in list(self.endpoints.values()):
+        for endpoint in self.endpoints:
             if endpoint.link is None:
                 if not endpoint.connecting and endpoint.not_before_ns <= now:
                     endpoint.connect(self, now, self._connected)
@@ -460,14 +403,14 @@ class Engine:
     def _give_up_if_unreachable(self, now: int) -> None:
         if self._unreachable_after_s is None:
             return
-        if not self._waiting or any(endpoint.link is not None for endpoint in self.endpoints.values()):
+        if not self._waiting or self.endpoints.any_up:
             self._unreached_since_ns = 0
         elif not self._unreached_since_ns:
             self._unreached_since_ns = now
         elif now - self._unreached_since_ns >= self._unreachable_after_s * _S:
             for request in list(self._table.values()):
                 if not request.uncertain:
-                    self._fail(request, self._no_endpoint(f"for {self._unreachable_after_s:g} s"))
+                    self._fail(request, no_endpoint(f"for {self._unreachable_after_s:g} s", self.endpoints.tried()))
 
     def _probed(self, endpoint: Endpoint, future: asyncio.Future[Any]) -> None:
         endpoint.probing = False
@@ -482,7 +425,7 @@ class Engine:
             f"leader {leader}" if leader else "no leader known"
         )
         if status.get("role") == "leader" and self._waiting:
-            self.target = endpoint
+            self.endpoints.target = endpoint
             self._schedule_flush()
 
     # -- calls --------------------------------------------------------------------------------------
@@ -495,7 +438,7 @@ class Engine:
         link.calls[request_id] = future
         link.outstanding += 1
         link.write(encode_call(request_id, method, parameters))
-        self.watch()
+        self._watch(NEVER)
         return future
 
     # -- ends ---------------------------------------------------------------------------------------
@@ -506,47 +449,17 @@ class Engine:
             request.future.set_exception(error)
         # What is left of it in ``_waiting`` and ``_delayed`` is passed over: its future is done.
 
-    def tried(self) -> list[str]:
-        """One line for each endpoint that was given or tried."""
-        return [e.line() for e in self.endpoints.values() if e.listed or e.said != "not tried"]
-
     def _expired(self, request: Request) -> FencepostError:
-        tried = self.tried()
-        if request.uncertain or request.link is not None:
-            return failure_of(request, tried)
-        within = f"within {request.timeout_s:g} s"
-        up = [endpoint for endpoint in self.endpoints.values() if endpoint.link is not None]
-        if not up:
-            return self._no_endpoint(within)
-        if request.last_code == "BUSY":
-            return Busy(
-                f"the cluster was too busy to take it {within}, so nothing was committed; safe to retry",
-                tried=tried,
-                next_step="send less at once, or allow more time",
-            )
-        kind: type[ClientError] = LeadershipLost if request.last_code == "LEADERSHIP_LOST" else NoLeader
-        return kind(
-            f"no leader {within}, so nothing was committed; safe to retry",
-            tried=tried,
-            next_step="fencepost status",
-        )
-
-    def _no_endpoint(self, how_long: str) -> NoEndpoint:
-        return NoEndpoint(
-            f"no endpoint could be reached {how_long}, so nothing was committed; safe to retry",
-            tried=self.tried(),
-            next_step="start a node, or check --endpoints",
-        )
+        return expiry_of(request, self.endpoints.tried(), any_up=self.endpoints.any_up)
 
     async def close(self) -> None:
         """End every request and every connection. Bounded."""
         if self.closed:
             return
         self.closed = True
-        for timer in (self._wake_timer, self._sweep_timer):
-            if timer is not None:
-                timer.cancel()
-        tried = self.tried()
+        self._wake_alarm.close()
+        self._sweep_alarm.close()
+        tried = self.endpoints.tried()
         for request in list(self._table.values()):
             if request.uncertain or request.link is not None:
                 request.why = request.why or "the client was closed before the answer came"
@@ -556,5 +469,5 @@ class Engine:
                     request,
                     TransportError("the client was closed before it was sent", outcome=Outcome.RETRY, tried=tried),
                 )
-        for endpoint in list(self.endpoints.values()):
+        for endpoint in self.endpoints:
             await endpoint.stop()

@@ -5,7 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from ..raft.core.errors import FencepostError, Outcome, OutcomeUnknown, all_errors
+from ..raft.core.errors import (
+    Busy,
+    ClientError,
+    FencepostError,
+    LeadershipLost,
+    NoEndpoint,
+    NoLeader,
+    Outcome,
+    OutcomeUnknown,
+    all_errors,
+)
 from ..raft.ports import Answer
 from .client_link import ClientLink
 
@@ -89,3 +99,30 @@ def refusal_of(request: Request, answer: Answer, address: str) -> FencepostError
             f"{answer.code}: {message}", tried=tried, next_step=next_step, outcome=Outcome.REFUSED
         )
     return kind(message, tried=tried, next_step=next_step, outcome=Outcome.REFUSED)
+
+
+def expiry_of(request: Request, tried: Sequence[str], *, any_up: bool) -> FencepostError:
+    """The error of a request whose deadline has passed: what is known of it, and what kept it."""
+    if request.uncertain or request.link is not None:
+        return failure_of(request, tried)
+    within = f"within {request.timeout_s:g} s"
+    if not any_up:
+        return no_endpoint(within, tried)
+    if request.last_code == "BUSY":
+        return Busy(
+            f"the cluster was too busy to take it {within}, so nothing was committed; safe to retry",
+            tried=tried,
+            next_step="send less at once, or allow more time",
+        )
+    kind: type[ClientError] = LeadershipLost if request.last_code == "LEADERSHIP_LOST" else NoLeader
+    return kind(
+        f"no leader {within}, so nothing was committed; safe to retry", tried=tried, next_step="fencepost status"
+    )
+
+
+def no_endpoint(how_long: str, tried: Sequence[str]) -> NoEndpoint:
+    return NoEndpoint(
+        f"no endpoint could be reached {how_long}, so nothing was committed; safe to retry",
+        tried=tried,
+        next_step="start a node, or check --endpoints",
+    )

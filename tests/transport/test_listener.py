@@ -160,6 +160,13 @@ async def test_too_many_unanswered_requests_are_busy() -> None:
         raw.close()
 
 
+async def test_answers_make_room_for_more_requests() -> None:
+    async with Guarded(unanswered_max=10) as node, Client([node.address]) as client:
+        for number in range(100):
+            assert (await client.submit(command(f"op-{number}"))).index == number + 1
+        assert len(node.submissions) == 100  # None was turned away and tried again.
+
+
 async def test_a_client_that_does_not_read_is_closed_and_others_are_served() -> None:
     async with Guarded(unread_bytes_max=64 * 1024, sweep_s=3600.0) as node, Client([node.address]) as client:
         raw = await RawClient.to(node.address)
