@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from ...raft.core.events import Accepted, Role
 from ...raft.core.options import MILLISECOND, Options
-from .cores import DiskTimes, Network, World
+from .cores import World
+from .parts import DiskTimes, Network
 
 OPTIONS = Options(
     election_timeout=150 * MILLISECOND,
@@ -77,7 +78,7 @@ PROFILES = (
 class Chaos:
     """One run. ``duration`` is the length of the phase with faults, simulated nanoseconds."""
 
-    def __init__(self, seed: int, duration: int = 3000 * MILLISECOND) -> None:
+    def __init__(self, seed: int, duration: int = 3000 * MILLISECOND, *, check_nodes: bool = True) -> None:
         self.profile = PROFILES[seed % len(PROFILES)]
         self.world = World(
             tuple(f"n{number}" for number in range(1, self.profile.nodes + 1)),
@@ -85,6 +86,7 @@ class Chaos:
             options=OPTIONS,
             network=self.profile.network,
             disk_times=self.profile.disk_times,
+            check_nodes=check_nodes,
         )
         self.world.steps_max = STEPS_MAX
         self.duration = duration
@@ -94,7 +96,7 @@ class Chaos:
         self._faulty = True
 
     def run(self) -> None:
-        """Raises :class:`~.cores.Violation`."""
+        """Raises :class:`~.parts.Violation`."""
         world = self.world
         self._again(self._propose_somewhere, 20 * MILLISECOND)
         if self.profile.faults:
@@ -267,8 +269,8 @@ class Chaos:
             self.world.unreachable(source, to)
 
 
-def run(seed: int, duration: int = 3000 * MILLISECOND) -> Chaos:
-    """Run one seed to its end. Raises :class:`~.cores.Violation`."""
-    chaos = Chaos(seed, duration)
+def run(seed: int, *, check_nodes: bool = True) -> Chaos:
+    """Run one seed to its end. Raises :class:`~.parts.Violation`."""
+    chaos = Chaos(seed, check_nodes=check_nodes)
     chaos.run()
     return chaos

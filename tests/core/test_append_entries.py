@@ -42,9 +42,8 @@ def test_earlier_term_is_refused_and_renews_nobody() -> None:
     lone = Lone(term=5, log=entries(5))
     deadline = lone.raft.deadline()
     lone.now += SECOND // 2
-    (answer,) = lone.append(4, (1, 5), entries(4, start=2), commit=1)
-    assert isinstance(answer, AppendEntriesResponse)
-    assert (answer.term, answer.success) == (5, False)
+    answers = lone.append(4, (1, 5), entries(4, start=2), commit=1)
+    assert answers == [AppendEntriesResponse(5, False, 1, 1, 5, 7)]
     assert (lone.raft.leader, lone.raft.commit_index, lone.raft.deadline()) == ("", 0, deadline)
 
 

@@ -10,7 +10,7 @@ from fencepost.jepsen.sim.chaos import PROFILES, run
 from fencepost.jepsen.sim.cores import World
 from fencepost.raft.core.options import SECOND
 
-SEEDS = 240
+SEEDS = 160
 BATCH = 40
 PROVE_SEEDS = 8000
 
@@ -32,9 +32,9 @@ def test_many_seeds(batch: int) -> None:
 
 def test_the_same_seed_is_the_same_run() -> None:
     one, two = run(7), run(7)
-    assert one.world.story() == two.world.story()
+    assert one.world.trace.story() == two.world.trace.story()
     assert (one.world.steps, one.world.checks.committed) == (two.world.steps, two.world.checks.committed)
-    assert one.world.story() != run(7 + len(PROFILES)).world.story()
+    assert one.world.trace.story() != run(7 + len(PROFILES)).world.trace.story()
 
 
 @pytest.mark.parametrize("profile", range(len(PROFILES)))
