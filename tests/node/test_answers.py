@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fencepost.raft.core.options import MILLISECOND, Options
-from fencepost.raft.outbox.codec import PAYLOAD_BYTES_MAX
+from fencepost.raft.outbox.codec import PAYLOAD_BYTES_MAX, Command, encode
 from fencepost.raft.outbox.operation import OperationState
 from fencepost.raft.ports import AnswerStatus, SubmitRequest, Wait
 
@@ -309,8 +309,6 @@ def test_too_many_open_commands_are_busy(monkeypatch: pytest.MonkeyPatch) -> Non
     ],
 )
 def test_submissions_that_are_none_are_refused_and_the_rest_of_the_frame_is_taken(data: bytes) -> None:
-    from fencepost.raft.outbox.codec import Command, encode
-
     with World(seed=16) as world:
         leader = world.active_leader()
         good = encode(Command("good", "ledger", "credit", "", b"{}"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from structlog.testing import capture_logs
@@ -319,7 +320,13 @@ class World:
         self.loop.advance(seconds)
 
     def until(self, holds: Callable[[], Any], *, within_s: float = 5.0, what: str = "it") -> None:
-        self.loop.advance_until(holds, within_s=within_s, what=what)
+        """Run until ``holds()`` is true. A command that is not there yet (KeyError) is not true yet."""
+
+        def look() -> Any:
+            with suppress(KeyError):
+                return holds()
+
+        self.loop.advance_until(look, within_s=within_s, what=what)
 
     def leader(self, *, other_than: str = "", within_s: float = 5.0) -> SimNode:
         """A leader whose no-op is applied."""
@@ -427,6 +434,15 @@ class World:
             )
 
         self.until(settled, within_s=within_s, what="rest")
+
+    def settle_log(self, *, within_s: float = 5.0) -> None:
+        """Wait until all live nodes have applied the same log, whatever is still under way."""
+
+        def equal() -> bool:
+            nodes = [node for node in self.up() if not node.process.paused]
+            return {node.applier.last_applied for node in nodes} == {max(node.raft.log.last_index for node in nodes)}
+
+        self.until(equal, within_s=within_s, what="equal logs")
 
     def check_equal(self) -> None:
         hashes = {node.name: node.machine.state_hash() for node in self.up()}
