@@ -40,7 +40,7 @@ def disk_failure(error: OSError, doing: str, path: Path) -> StorageError:
 
 
 def corrupt(path: Path, offset: int, index: int, what: str) -> StorageCorrupt:
-    """Damage in the log. ``offset`` in bytes; ``index`` is the first log index that is in doubt."""
+    """Damage in the log. ``offset`` in bytes; ``index`` is the one that would have come next."""
     return StorageCorrupt(
         f"{path} is damaged at offset {offset}, log index {index}: {what}",
         next_step="do not edit the file; remove this node from the cluster and add it again with an empty directory "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -54,6 +55,30 @@ class StoreStatus(NamedTuple):
     failure: StorageError | None
 
 
+SEAL_AFTER_S = 1.0
+"""Quiet for this long, the log is sealed: damage to what was written last is then no longer taken for
+a torn write. Nothing waits for it."""
+
+
+@dataclass(slots=True)
+class _Standing:
+    """Where the log stands on disk, as a seal says it."""
+
+    hard_state: HardState
+    last_index: int
+    commit_index: int
+
+    def take(self, write: Persist) -> None:
+        _, hard_state, truncate_from, entries, commit_index = write
+        if hard_state is not None:
+            self.hard_state = hard_state
+        if truncate_from:
+            self.last_index = truncate_from - 1
+        self.last_index += len(entries)
+        if commit_index > self.commit_index:
+            self.commit_index = commit_index
+
+
 class FileLogStore:
     """:class:`~fencepost.raft.ports.LogStore` in a data directory.
 
@@ -69,11 +94,13 @@ class FileLogStore:
         recovered: Recovered,
         *,
         segment_bytes: int,
+        seal_after_s: float,
         entropy: Callable[[int], bytes],
     ) -> None:
         self._disk = disk
         self._segment = segment
         self._segment_bytes = segment_bytes
+        self._seal_after_s = seal_after_s
         self._entropy = entropy
         self._queue: SimpleQueue[Persist | None] = SimpleQueue()
         self._packer = msgpack.Packer()
@@ -85,6 +112,8 @@ class FileLogStore:
         self._sealed = True
         self._syncs = 0
         self._written_bytes = 0
+        # What the log is on disk; touched by the writer only.
+        self._standing = _Standing(recovered.hard_state, len(recovered.entries), recovered.commit_index)
         # What the log will be once the queue is empty; touched by append only.
         self._sequence = 0
         self._last_index = len(recovered.entries)
@@ -93,11 +122,16 @@ class FileLogStore:
 
     @classmethod
     def open(
-        cls, directory: DataDirectory, *, segment_bytes: int = DEFAULT_SEGMENT_BYTES
+        cls,
+        directory: DataDirectory,
+        *,
+        segment_bytes: int = DEFAULT_SEGMENT_BYTES,
+        seal_after_s: float = SEAL_AFTER_S,
     ) -> tuple[FileLogStore, Recovered]:
         """Recover the log of an open data directory and make it ready for appending.
 
-        A torn tail is cut and the cut synced. ``segment_bytes`` is the size at which a segment ends.
+        A torn tail is cut and the cut synced. ``segment_bytes`` is the size at which a segment ends,
+        ``seal_after_s`` how long nothing is written until the log is sealed.
         Raises StorageCorrupt, StorageFormatUnknown, StorageFull or StorageError; then nothing was
         changed that the next attempt would miss.
         """
@@ -107,7 +141,14 @@ class FileLogStore:
         if loaded.header.number > loaded.manifest:
             write_manifest(disk, log_path, loaded.header.instance, loaded.header.number)
         segment = open_segment(disk, loaded.path, loaded.header, loaded.end)
-        store = cls(disk, segment, loaded.recovered, segment_bytes=segment_bytes, entropy=directory.entropy)
+        store = cls(
+            disk,
+            segment,
+            loaded.recovered,
+            segment_bytes=segment_bytes,
+            seal_after_s=seal_after_s,
+            entropy=directory.entropy,
+        )
         try:
             store._make_ready(loaded)
         except BaseException:
@@ -203,7 +244,11 @@ class FileLogStore:
 
     def _write_until_closed(self) -> None:
         while True:
-            write = self._queue.get()
+            try:
+                write = self._queue.get(timeout=None if self._sealed else self._seal_after_s)
+            except Empty:
+                self._seal()
+                continue
             if write is None:
                 break
             body, sequence, closing = self._collect(write)
@@ -226,6 +271,7 @@ class FileLogStore:
         """Everything that is queued, as the body of one record; its last sequence; whether to end."""
         pack, take = self._packer.pack, self._queue.get_nowait
         packed = pack(write)
+        self._standing.take(write)
         pieces = [packed]
         room = DRAIN_BYTES - len(packed)
         sequence = write.sequence
@@ -239,6 +285,7 @@ class FileLogStore:
                 closing = True
                 break
             packed = pack(following)
+            self._standing.take(following)
             pieces.append(packed)
             room -= len(packed)
             sequence = following.sequence
@@ -252,8 +299,8 @@ class FileLogStore:
         self._segment.write_ahead(self._segment_bytes)
 
     def _seal(self) -> None:
-        term, voted_for = self._hard_state
-        body = self._packer.pack((term, voted_for, self._last_index, self._commit_index))
+        standing = self._standing
+        body = self._packer.pack((*standing.hard_state, standing.last_index, standing.commit_index))
         self._segment.append(RecordType.SEAL, body)
         self._sealed = True
 

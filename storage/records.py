@@ -22,8 +22,8 @@ record, and counts as a torn write of it (S09, S10).
 
 The limit of that rule: damage to the very last record of a log cannot be told from a torn write of
 it. Recovery narrows it in two ways: a recorded commit index that the log no longer reaches is
-damage, and every open and clean close seals the log with a small record of its own, after which
-the last record holds no entries.
+damage, and every open, every clean close and every quiet second seals the log with a small record of
+its own, after which the last record holds no entries.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from random import Random
 
@@ -10,7 +11,9 @@ import pytest
 from fencepost.raft.core.entry import HardState
 from fencepost.raft.core.errors import StorageCorrupt, StorageFormatUnknown
 from fencepost.storage import records, segments
+from fencepost.storage.identity import read_identity
 from fencepost.storage.reader import read_log
+from fencepost.storage.recovery import load_log
 from fencepost.storage.segments import HEADER_BYTES, decode_segment_header
 
 from .faulty_disk import FaultyDisk
@@ -162,6 +165,38 @@ def test_s10_after_a_clean_close_every_bit_flip_of_an_entry_is_refused() -> None
         flipped[place + bit // 8] ^= 1 << bit % 8
         with pytest.raises(StorageCorrupt, match="log index 1:"):
             read_log(ROOT, damaged(disk, bytes(flipped)))
+
+
+def test_s10_a_quiet_log_is_sealed_while_it_is_open() -> None:
+    """An idle node that is killed: what it wrote last is told from a torn write all the same."""
+    disk = FaultyDisk()
+    sealed = threading.Event()
+    log = open_log(disk, seal_after_s=0.001)
+    try:
+        log.wait(log.write(entries(1, 2), hard_state=HardState(1, "n1"), commit_index=1))
+        log.wait(log.write(entries(2, 2, term=2), truncate_from=2, hard_state=HardState(2, "")))
+
+        def look(operation: str) -> None:
+            if operation == "sync_data" and _is_sealed(disk):
+                sealed.set()
+
+        disk.after_step = look
+        look("sync_data")
+        assert sealed.wait(60)
+        left = disk.after_power_loss()
+        log.wait(log.write(entries(3, 3, term=2)))
+    finally:
+        log.close()
+    assert read_log(ROOT, disk).entries == [*entries(1, 1), *entries(2, 3, term=2)]
+    left.poke(ROOT / FIRST, left.read(ROOT / FIRST).replace(b"2:2:x", b"2:2:y"))
+    with pytest.raises(StorageCorrupt, match="is damaged at offset"):
+        recover(left)
+
+
+def _is_sealed(disk: FaultyDisk) -> bool:
+    left = disk.after_power_loss()
+    instance = bytes.fromhex(read_identity(left, ROOT).instance_id)
+    return load_log(left, ROOT / "log", instance).sealed
 
 
 def test_s10_a_torn_tail_below_a_recorded_commit_index_is_damage() -> None:

@@ -24,6 +24,7 @@ from .faulty_disk import FaultyDisk
 ROOT = Path("/data/n1")
 FIRST = "log/0000000000000001.log"
 FIRST_TIME_NS = 1_700_000_000_000_000_000
+NEVER_S = 3600.0
 PATIENCE_S = 60.0
 """A bound on waiting for another thread; reaching it is a failure, never a result."""
 
@@ -110,10 +111,10 @@ class Log:
         self.directory.close()
 
 
-def open_log(disk: Disk, root: Path = ROOT, *, segment_bytes: int = 1 << 20) -> Log:
+def open_log(disk: Disk, root: Path = ROOT, *, segment_bytes: int = 1 << 20, seal_after_s: float = NEVER_S) -> Log:
     directory = open_directory(disk, root)
     try:
-        store, recovered = FileLogStore.open(directory, segment_bytes=segment_bytes)
+        store, recovered = FileLogStore.open(directory, segment_bytes=segment_bytes, seal_after_s=seal_after_s)
     except BaseException:
         directory.close()
         raise
