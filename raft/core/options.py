@@ -46,6 +46,8 @@ class Options:
                 f"{self.heartbeat_interval / MILLISECOND:g} ms: one lost heartbeat would start an election",
                 next_step="raise election_timeout or lower heartbeat",
             )
+        if self.commit_notice_delay < 0:
+            raise ConfigurationError("commit notice delay must not be negative")
         if self.stall_bound < self.heartbeat_interval:
             raise ConfigurationError("stall bound must be at least one heartbeat interval")
         if min(self.append_bytes_max, self.in_flight_max, self.uncommitted_bytes_max) <= 0:

@@ -72,6 +72,9 @@ class Raft(RaftState):
             case StepDown():
                 if self.role is not Role.FOLLOWER:
                     self.become_follower(self.current_term, "", event.reason)
+                    # Whoever gives up for a reason must not be the first to ask again: the others'
+                    # timers run out within two timeouts of its last heartbeat.
+                    self.election_deadline += 2 * self.options.election_timeout
             case StorageFailed():
                 if self.role is not Role.FOLLOWER:
                     self.become_follower(self.current_term, "", "storage failed")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fencepost.jepsen.sim.cores import World
 from fencepost.raft.core.entry import EntryKind, HardState
 from fencepost.raft.core.events import Role
 from fencepost.raft.core.messages import (
@@ -222,6 +223,23 @@ def test_step_down_keeps_term_and_vote_and_the_next_term_is_a_new_one() -> None:
     assert (lone.raft.current_term, lone.raft.term_start_index) == (7, 3)
     lone.acknowledge("n2", 3)
     assert lone.raft.commit_index == 3
+
+
+def test_who_steps_down_lets_the_others_go_first() -> None:
+    for seed in range(20):
+        world = World(seed=seed)
+        leader = world.elect()
+        world.step_down(leader)
+        assert world.elect() != leader
+
+
+def test_who_steps_down_alone_comes_back() -> None:
+    lone = Lone(voters=("n1",))
+    lone.become_leader()
+    lone.step_down()
+    lone.advance(4 * SECOND)
+    lone.durable()
+    assert lone.raft.role is Role.LEADER
 
 
 def test_not_a_voter_never_campaigns() -> None:

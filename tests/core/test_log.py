@@ -104,6 +104,8 @@ def test_options_that_cannot_work_together_are_refused_with_the_way_out() -> Non
     Options(election_timeout=150 * MILLISECOND, heartbeat_interval=50 * MILLISECOND)
     with pytest.raises(ConfigurationError, match="stall bound"):
         Options(stall_bound=99 * MILLISECOND)
+    with pytest.raises(ConfigurationError, match="negative"):
+        Options(commit_notice_delay=-1)
     with pytest.raises(ConfigurationError, match="heartbeat interval"):
         Options(heartbeat_interval=0)
 
