@@ -42,6 +42,8 @@ SILENT_SWEEPS = 4
 be stopped with its sockets open, and only silence tells."""
 HEDGE_S = 0.3
 """When a connect takes longer, the next endpoint is tried beside it."""
+LAST_TRY_S = 0.25
+"""A request that was told "not now" is not tried again when less than this is left, or a fifth."""
 BATCH_BYTES_MAX = 2 * 1024 * 1024
 
 _DONE = int(AnswerStatus.DONE)
@@ -147,6 +149,8 @@ class Engine:
             if request.future.done():
                 self._table.pop(request.request_id, None)
                 continue
+            if request.last_code and self._too_late(request):
+                continue
             request.link = link
             if request.proposal:
                 proposals.append(ProposeRequest(request.request_id, request.data))
@@ -163,6 +167,12 @@ class Engine:
             link.write(encode_submit(submits))
         if proposals:
             link.write(encode_propose(proposals))
+
+    def _too_late(self, request: Request) -> bool:
+        """Not again so shortly before the deadline: the answer might not come in time, and what is
+        certain now (not executed) would become unknown. It stays in the table until it expires."""
+        last_s = min(LAST_TRY_S, request.timeout_s / 5)
+        return not request.uncertain and self._now() > request.deadline_ns - int(last_s * _S)
 
     def _seek(self, now: int) -> None:
         """There is work and the target has no link: use another live one, or connect."""

@@ -22,7 +22,7 @@ from fencepost.raft.core.errors import (
     TransportError,
 )
 from fencepost.raft.outbox.codec import encode
-from fencepost.raft.ports import AnswerStatus, Wait
+from fencepost.raft.ports import Answer, AnswerStatus, Connection, SubmitRequest, Wait
 from fencepost.transport.client import Client
 from fencepost.transport.client_engine import Engine
 
@@ -44,7 +44,7 @@ LOST = answering(AnswerStatus.RETRY, "LEADERSHIP_LOST")
 UNKNOWN = answering(AnswerStatus.UNKNOWN, "OUTCOME_UNKNOWN", "the disk failed")
 
 
-def client_of(*addresses: str, timeout_s: float = DEADLINE_S, sweep_s: float = 0.05) -> Client:
+def client_of(*addresses: str, timeout_s: float = DEADLINE_S, sweep_s: float = 0.1) -> Client:
     return Client(addresses, timeout_s=timeout_s, sweep_s=sweep_s)
 
 
@@ -164,6 +164,25 @@ async def test_no_leader_says_what_each_endpoint_answered() -> None:
         assert f"{one.address}  up, follower in term 9, no leader known" in caught.value.tried
         assert f"{two.address}  up, follower in term 9, leader n3" in caught.value.tried
         assert f"{dead}  connection refused" in caught.value.tried
+
+
+async def test_what_is_certain_is_not_made_uncertain_by_a_last_try() -> None:
+    class Impatient:
+        def between(self, low: int, high: int) -> int:
+            return low
+
+    # It tries again every 10 ms, so that a last try would surely be made.
+    async with FakeNode(script=BUSY) as node, Client([node.address], randomness=Impatient()) as client:
+        # Until shortly before the deadline it is BUSY; then a node that takes it and never answers.
+        started = asyncio.get_running_loop().time()
+
+        def later(node: FakeNode, connection: Connection, request: SubmitRequest) -> Answer | None:
+            late = asyncio.get_running_loop().time() - started > 0.9
+            return (silent if late else BUSY)(node, connection, request)
+
+        node.script = later
+        with pytest.raises(Busy):
+            await client.submit(command(), timeout_s=1.0)
 
 
 async def test_nobody_there_is_no_endpoint() -> None:
