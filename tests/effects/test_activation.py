@@ -164,7 +164,7 @@ def test_commands_committed_with_a_second_activation_are_not_lost() -> None:
                 requests = world.submit(leader, "d", wait=Wait.COMMITTED)
                 assert requests
 
-        leader.loop.propose_internal = with_company  # type: ignore[method-assign]
+        leader.loop.propose_internal = with_company  # type: ignore[method-assign,assignment]
         world.until(lambda: "d" in leader.machine.operations, within_s=5.0)
         world.settle()
         assert {each.operation_id for each in spec.store.operations} == {"a", "b", "c", "d"}

@@ -61,6 +61,8 @@ class ProcessLoop:
 
     def resume(self) -> None:
         """What had become due runs now, late, in the order in which it became due."""
+        if not self.paused:
+            return
         self.paused = False
         backlog, self._backlog = self._backlog, deque()
         for callback, arguments in backlog:

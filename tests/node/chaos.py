@@ -1,0 +1,250 @@
+"""A random life of a whole cluster under one seed, and what must hold at its end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from fencepost.raft.effects.handlers import Permanent, Retryable
+from fencepost.raft.effects.policy import RetryPolicy
+from fencepost.raft.outbox.operation import TERMINAL, OperationState
+from fencepost.raft.ports import Answer, AnswerStatus, Attempt, Guarantee, Wait
+
+from .world import FakeConnection, ResourceSpec, SimNode, World
+
+COMMANDS = 60
+ROUNDS = 40
+POLICY = RetryPolicy(max_attempts=5, backoff_ns=20_000_000, backoff_max_ns=200_000_000, lost_max=1000)
+
+
+class Command:
+    """What one client wants, and what it has heard."""
+
+    def __init__(self, operation_id: str, lane: str, resource: str) -> None:
+        self.operation_id = operation_id
+        self.lane = lane
+        self.resource = resource
+        self.connection = FakeConnection()
+        self.request = 0
+        self.node: SimNode | None = None
+        self.since_ns = 0
+        self.final: Answer | None = None
+        self.heard: list[Answer] = []
+
+
+class Chaos:
+    def __init__(self, seed: int, *, nodes: int = 3) -> None:
+        self.failures: dict[str, int] = {}
+        """By operation id: how many times its effect will still fail, or -1: for good."""
+        ledger = ResourceSpec("ledger", {"credit": self._credit}, batch_limit=7, policy=POLICY)
+        wide = ResourceSpec("wide", {"credit": self._credit}, batch_limit=2, concurrency=3, policy=POLICY)
+        keyed = ResourceSpec("keyed", {"credit": self._credit}, guarantee=Guarantee.KEYED, policy=POLICY)
+        self.world = World(ledger, wide, keyed, voters=tuple(f"n{n}" for n in range(1, nodes + 1)), seed=seed)
+        self.chance = self.world.random
+        self.commands: list[Command] = []
+        self.faults: Counter[str] = Counter()
+
+    def _credit(self, attempt: Attempt) -> bytes:
+        left = self.failures.get(attempt.operation_id, 0)
+        if left < 0:
+            raise Permanent("400")
+        if left:
+            self.failures[attempt.operation_id] -= 1
+            raise Retryable("503")
+        return b'{"rows":1}'
+
+    # -- clients ----------------------------------------------------------------------------------
+
+    def _send(self, command: Command) -> None:
+        if not self.world.up():
+            return
+        node = self.chance.choice(self.world.up())
+        leaders = [each for each in self.world.up() if each.leads]
+        if leaders and self.chance.random() < 0.8:
+            node = self.chance.choice(leaders)
+        command.node = node
+        command.since_ns = self.world.loop.now_ns
+        (command.request,) = self.world.submit(
+            node,
+            command.operation_id,
+            lane=command.lane,
+            resource=command.resource,
+            wait=self.chance.choice([Wait.DONE, Wait.DONE, Wait.COMMITTED]),
+            connection=command.connection,
+        )
+
+    def clients(self) -> None:
+        """Whoever has no final answer asks again, with the same id, after an answer or a while."""
+        for command in self.commands:
+            answers = command.connection.answers.pop(command.request, [])
+            assert len(answers) <= 1, (command.operation_id, answers)
+            if answers:
+                answer = answers[0]
+                command.heard.append(answer)
+                assert answer.status in (AnswerStatus.DONE, AnswerStatus.RETRY, AnswerStatus.UNKNOWN), answer
+                if answer.status == AnswerStatus.DONE and answer.state in TERMINAL:
+                    if command.final is not None:
+                        assert (command.final.index, command.final.state) == (answer.index, answer.state)
+                    command.final = answer
+            gone = command.node is None or command.node.process.dead
+            waited = self.world.loop.now_ns - command.since_ns > 3_000_000_000
+            if command.final is None and (answers or gone or waited):
+                if waited and command.node is not None and not command.node.process.dead:
+                    command.node.process.call_soon(command.node.service.closed, command.connection)
+                self._send(command)
+
+    def submit_some(self) -> None:
+        for _ in range(self.chance.randint(0, 4)):
+            if len(self.commands) == COMMANDS:
+                return
+            number = len(self.commands)
+            resource = self.chance.choice(["ledger", "ledger", "wide", "keyed"])
+            lane = self.chance.choice(["", "", f"{resource}-a", f"{resource}-b"])
+            command = Command(f"c{number}", lane, resource)
+            self.failures[command.operation_id] = self.chance.choice([0, 0, 0, 0, 1, 2, -1, 99])
+            self.commands.append(command)
+            self._send(command)
+
+    # -- faults -----------------------------------------------------------------------------------
+
+    def fault(self) -> None:
+        """One fault, which ends after a while."""
+        world, chance = self.world, self.chance
+        up = world.up()
+        if not up:
+            return
+        node = chance.choice(up)
+        leaders = [each for each in up if each.leads and not each.process.paused]
+        if leaders and chance.random() < 0.7:
+            node = chance.choice(leaders)
+        name = chance.choice(
+            ["none", "crash", "pause", "cut", "hold", "hold", "freeze", "freeze", "freeze", "disk", "down",
+             "step-down", "loss"]
+        )  # fmt: skip
+        self.faults[name] += 1
+        match name:
+            case "crash":
+                world.crash(node.name, keep_some=True)
+                self._later(lambda: world.start(node.name) if world.nodes[node.name] is node else None)
+            case "pause":
+                node.process.pause()
+                self._later(node.process.resume)
+            case "cut":
+                world.isolate(node.name)
+                self._later(world.heal)
+            case "hold":
+                self._hold(node, chance.choice(["hold_before", "hold_after"]))
+                self._later(self._release)
+            case "freeze":
+                # Stopped just before sending; when it wakes it sends what it was about to (S47).
+                self._hold(node, "hold_before")
+                world.loop.call_later(chance.choice([0.01, 0.05, 0.1]), self._freeze, node)
+            case "disk":
+                node.log_store.stick()
+                self._later(node.log_store.unstick)
+            case "down":
+                spec = chance.choice(world.specs)
+                spec.store.down = True
+                self._later(lambda: setattr(spec.store, "down", False))
+            case "step-down":
+                node.loop.step_down("chaos")
+            case "loss":
+                world.loss = 0.05
+                self._later(lambda: setattr(world, "loss", 0.0))
+
+    def _later(self, end: Callable[[], object]) -> None:
+        self.world.loop.call_later(self.chance.uniform(0.1, 1.5), end)
+
+    def _hold(self, node: SimNode, where: str) -> None:
+        for resource in node.resources.values():
+            setattr(resource, where, True)
+
+    def _freeze(self, node: SimNode) -> None:
+        if not node.process.dead and any(resource.held for resource in node.resources.values()):
+            node.process.pause()
+            self._later(node.process.resume)
+        for resource in node.resources.values():
+            resource.hold_before = False
+            resource.release()
+
+    def _release(self) -> None:
+        for node in self.world.up():
+            for resource in node.resources.values():
+                resource.hold_before = resource.hold_after = resource.hang_claims = False
+                resource.release()
+
+    def mend(self) -> None:
+        world = self.world
+        world.heal()
+        world.loss = 0.0
+        for spec in world.specs:
+            spec.store.down = False
+        for node in world.up():
+            node.process.resume()
+            if node.disk.stuck:
+                node.log_store.unstick()
+        self._release()
+        for voter in world.voters:
+            if world.nodes[voter].process.dead:
+                world.start(voter)
+
+    # -- the life ---------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        world = self.world
+        with world:
+            for _ in range(ROUNDS):
+                self.submit_some()
+                self.fault()
+                for _ in range(self.chance.randint(1, 4)):
+                    world.advance(self.chance.choice([0.001, 0.003, 0.01, 0.05, 0.2, 0.5]))
+                    self.clients()
+            self.mend()
+
+            def all_heard() -> bool:
+                self.clients()
+                return all(command.final is not None for command in self.commands)
+
+            for _ in range(600):
+                world.advance(0.1)
+                if all_heard():
+                    break
+            assert all_heard(), [command.operation_id for command in self.commands if command.final is None]
+            world.settle()
+            self.check()
+
+    def check(self) -> None:
+        world = self.world
+        world.check_equal()
+        for spec in world.specs[:2]:
+            world.check_store(spec)
+        accepted = Counter(each.operation_id for spec in world.specs for each in spec.store.operations)
+        machine = world.nodes[world.voters[0]].machine
+        for command in self.commands:
+            operation = machine.operations[command.operation_id]
+            fails = self.failures[command.operation_id]
+            name = command.operation_id
+            assert command.final is not None
+            assert command.final.state == operation.state.value, name
+            # Executed exactly once if it says so, and never if it failed for good or died trying.
+            if operation.state is OperationState.SUCCEEDED:
+                assert accepted[name] == 1, name
+                assert 0 <= fails < 99, name
+            else:
+                assert accepted[name] == 0, name
+                assert fails != 0 or operation.state is OperationState.DEAD, name
+            if fails == -1:
+                assert operation.state is OperationState.FAILED, name
+            assert operation.failures <= POLICY.max_attempts, name
+        for node in world.up():
+            assert not node.loop.failed.done(), node.loop.failed.result()
+            assert len(node.loop.waiters) == 0
+            assert not node.service._answers
+            for status in node.effects.status().values():
+                assert (status["in_flight"], status["pending"]) == (0, 0)
+        # A new leader has nothing to do and says nothing else.
+        executed = sum(accepted.values())
+        world.active_leader().loop.step_down("the end")
+        world.advance(2.0)
+        world.active_leader()
+        assert sum(len(spec.store.operations) for spec in world.specs) == executed
