@@ -353,8 +353,8 @@ def test_s13_committed_by_the_others_is_applied_only_when_durable_here() -> None
 
 
 def test_s16_follower_commits_no_leftover_entries() -> None:
-    lone = Lone(term=3, log=entries(*[1] * 19, 3, *[2] * 0) + entries(*[3] * 5, start=21), commit_index=20)
-    lone.append(4, (20, 3), commit=26)
+    lone = Lone(term=2, log=entries(*[1] * 19, *[2] * 6), commit_index=20)  # 21..25:2 are leftovers.
+    lone.append(3, (20, 2), commit=26)
     lone.durable()
     assert (lone.raft.commit_index, lone.applied_to) == (20, 20)
 
