@@ -139,6 +139,27 @@ async def test_a_full_link_keeps_only_the_newest_heartbeat() -> None:
         assert n1.links()["n2"].dropped == before + 1
 
 
+async def test_what_waited_for_a_slow_peer_arrives_in_order_once_it_reads() -> None:
+    limits = LIMITS._replace(write_buffer_bytes=1024, ping_s=30.0)
+    async with SocketCluster(2, limits=limits) as cluster:
+        await cluster.connected()
+        proxy = cluster.proxies["n1", "n2"]
+        proxy.stop_reading()
+        n1 = cluster.transport("n1")
+        link = n1._links["n2"]
+        sent = 0
+        entries = [Entry(1, 1, 2, 1, b"x" * 1_000_000)]
+        while len(link._queue) < 3:
+            sent += 1
+            n1.send("n2", AppendEntries(1, sent, 0, 0, 0, entries))
+            await asyncio.sleep(0)
+        proxy.read_again()
+        handler = cluster.handlers["n2"]
+        await handler.changes.until(lambda: len(handler.received) == sent)
+        assert [message.prev_log_index for _, message in handler.received] == list(range(1, sent + 1))  # type: ignore[union-attr]
+        assert n1.links()["n2"].dropped == 0
+
+
 async def test_a_queue_that_overflows_is_dropped_and_the_node_is_told_while_the_link_stays() -> None:
     limits = LIMITS._replace(write_buffer_bytes=1024, queue_count_max=3, ping_s=30.0)
     async with SocketCluster(2, limits=limits) as cluster:

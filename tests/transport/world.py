@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
 from typing import Any, Self, cast
 
@@ -297,6 +298,11 @@ class Proxy:
             if side.transport is not None:
                 side.transport.pause_reading()
 
+    def read_again(self) -> None:
+        for side in self.sides:
+            if side.transport is not None:
+                side.transport.resume_reading()
+
     def reset(self) -> None:
         for side in list(self.sides):
             if side.transport is not None:
@@ -360,9 +366,19 @@ def command(operation_id: str = "op-1", payload: bytes = b'{"cents":5}') -> Comm
 
 
 async def unused_address() -> str:
-    """An address of this machine where nobody listens."""
-    server = await asyncio.get_running_loop().create_server(asyncio.Protocol, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    server.close()
-    await server.wait_closed()
-    return f"127.0.0.1:{port}"
+    """An address of this machine where nobody listens, and nobody will who asks for any port.
+
+    Below the range from which the system takes ports by itself, and never the same one twice.
+    """
+    while True:
+        port = _PORTS.pop()
+        try:
+            server = await asyncio.get_running_loop().create_server(asyncio.Protocol, "127.0.0.1", port)
+        except OSError:
+            continue
+        server.close()
+        await server.wait_closed()
+        return f"127.0.0.1:{port}"
+
+
+_PORTS = random.sample(range(20_000, 32_000), 4_000)
