@@ -94,6 +94,32 @@ def test_s54_nothing_is_claimed_before_the_barrier() -> None:
         assert new.resource.batches == []
 
 
+def test_s54_entries_before_the_no_op_alone_are_no_barrier() -> None:
+    """The no-op is committed by the two others before the new leader's own disk has it: what comes
+    before it is applied first, and nothing may be claimed on that."""
+    with World(seed=3) as world:
+        old = world.active_leader()
+        slow, other = [node for node in world.up() if node is not old]
+        world.submit(old, "a", wait=Wait.COMMITTED)
+        world.until(lambda: slow.raft.log.last_index == other.raft.log.last_index > 2)
+        index = slow.raft.log.last_index
+        assert slow.raft.commit_index < index
+        old.loop.step_down("test")
+        slow.log_store.delay_s = 0.05
+        world.advance(0.31)
+        slow.process.call_soon(slow.loop.campaign)
+        claims = len(world.specs[0].store.claims)
+        world.until(lambda: slow.leads and slow.applier.last_applied >= index)
+        assert slow.applier.last_applied < slow.raft.term_start_index
+        world.advance(0.01)
+        assert slow.applier.last_applied < slow.raft.term_start_index
+        assert activation(slow) == "recovering"
+        assert len(world.specs[0].store.claims) == claims
+        world.until(lambda: activation(slow) == "active")
+        world.settle()
+        world.check_store()
+
+
 def test_one_unreachable_resource_leaves_the_others_active() -> None:
     with World(ResourceSpec("up"), ResourceSpec("down"), seed=3) as world:
         world.specs[1].store.down = True
@@ -160,9 +186,7 @@ def test_commands_committed_with_a_second_activation_are_not_lost() -> None:
             proposed(*arguments)  # type: ignore[arg-type]
             if not world.connection.answers and activation(leader) == "reconciling":
                 leader.loop.propose_internal = proposed  # type: ignore[method-assign]
-                world.submit(leader, "b", "c")
-                requests = world.submit(leader, "d", wait=Wait.COMMITTED)
-                assert requests
+                world.submit(leader, "b", "c", "d", at_once=True)
 
         leader.loop.propose_internal = with_company  # type: ignore[method-assign,assignment]
         world.until(lambda: "d" in leader.machine.operations, within_s=5.0)

@@ -182,7 +182,7 @@ def test_s51_s53_attempts_and_backoff_survive_a_failover() -> None:
         new = world.active_leader(other_than=old.name)
         assert new.operation("p").failures == 1
         world.until(lambda: new.resource.sent_at, within_s=6.0)
-        assert abs(new.clock.time_ns() - due) < SECOND // 20
+        assert abs(new.clock.time_ns() - due) < SECOND // 200
         world.until(lambda: new.operation("p").failures == 2)
         world.until(lambda: new.operation("p").state is OperationState.DEAD, within_s=10.0)
         assert new.operation("p").attempt == 3

@@ -9,6 +9,7 @@ import pytest
 
 from fencepost.raft.core.entry import Entry, EntryKind
 from fencepost.raft.core.errors import StorageError, UnknownEntry
+from fencepost.raft.core.options import MILLISECOND, Options
 from fencepost.raft.effects.activation import ActivationState
 from fencepost.raft.outbox.operation import OperationState
 from fencepost.raft.ports import AnswerStatus, Wait
@@ -95,6 +96,22 @@ def test_s40_lease_is_not_believed_after_a_stall(isolated: bool) -> None:
         world.resume(leader.name)
         world.advance(0.05)
         assert authority.revoked
+
+
+def test_s40_a_stall_beyond_its_bound_costs_the_leadership_although_the_lease_still_holds() -> None:
+    options = Options(
+        election_timeout=300 * MILLISECOND, heartbeat_interval=50 * MILLISECOND, stall_bound=100 * MILLISECOND
+    )
+    with World(seed=15, options=options) as world:
+        leader = world.active_leader()
+        world.pause(leader.name)
+        world.advance(0.2)
+        assert leader.raft.holds_lease(leader.clock.monotonic_ns())
+        world.resume(leader.name)
+        world.advance(0.02)
+        assert not leader.leads
+        assert world.logged("event loop stalled")
+        world.active_leader()
 
 
 def test_s12_failed_storage_ends_the_node_and_its_waiters_hear_unknown() -> None:

@@ -384,14 +384,18 @@ class World:
         effect: str = "credit",
         payload: bytes = b"{}",
         connection: FakeConnection | None = None,
+        at_once: bool = False,
     ) -> list[int]:
-        """Send one frame of submissions; returns the request ids."""
+        """Send one frame of submissions; returns the request ids. ``at_once``: it arrives in this very turn."""
         requests = []
         for operation_id in operation_ids:
             self._request_id += 1
             command = Command(operation_id, resource or self.specs[0].name, effect, lane, payload)
             requests.append(SubmitRequest(self._request_id, int(wait), encode(command)))
-        node.process.call_soon(node.service.submit, connection or self.connection, requests)
+        if at_once:
+            node.service.submit(connection or self.connection, requests)
+        else:
+            node.process.call_soon(node.service.submit, connection or self.connection, requests)
         return [request.request_id for request in requests]
 
     def propose(self, node: SimNode, *data: bytes, connection: FakeConnection | None = None) -> list[int]:

@@ -1,0 +1,266 @@
+"""Faults planted in the running node, one at a time: the tests beside must see every one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from fencepost.raft.effects import policy
+from fencepost.raft.effects.authority import Authority
+from fencepost.raft.effects.coordinator import EffectsCoordinator
+from fencepost.raft.effects.dispatcher import Dispatcher
+from fencepost.raft.effects.queue import DispatchQueue
+from fencepost.raft.effects.runtime import GuardedRuntime
+from fencepost.raft.effects.tenure import ClusterClock, Tenure
+from fencepost.raft.node.applier import Applier
+from fencepost.raft.node.loop import RaftLoop
+from fencepost.raft.node.service import ClientService, _SubmissionSink
+from fencepost.raft.node.waiters import Waiters
+from fencepost.raft.outbox.machine import OutboxMachine
+from fencepost.raft.ports import Guarantee
+
+from ..core.planting import planted
+from ..effects import test_activation as activation
+from ..effects import test_dispatch as dispatch
+from . import test_answers as answers
+from . import test_stalls as stalls
+from . import test_waiters as waiters
+from .chaos import Chaos
+
+SEEDS = range(12)
+
+
+def any_random_life() -> None:
+    for seed in SEEDS:
+        Chaos(seed).run()
+
+
+class Fault(NamedTuple):
+    name: str
+    function: Callable[..., Any]
+    line: str
+    fault: str
+    sees: Callable[[], object]
+
+
+FAULTS = [
+    Fault(
+        "claims and dispatches before the barrier (S54)",
+        Tenure.entries_applied,
+        "if last_applied < self._term_start_index:",
+        "if False:",
+        activation.test_s54_entries_before_the_no_op_alone_are_no_barrier,
+    ),
+    Fault(
+        "claim skipped (S54)",
+        Tenure._claim,
+        "return await resource.claim(token, holder)",
+        "return None",
+        activation.test_s54_no_call_before_the_no_op_is_applied_and_the_claim_stands,
+    ),
+    Fault(
+        "dispatches without waiting for its activation (S54)",
+        Dispatcher.pump,
+        "if self._suspended:",
+        "if False:",
+        activation.test_s49_drain_finishes_effects_before_leadership_ends,
+    ),
+    Fault(
+        "authority not revoked (S07)",
+        Authority.revoke,
+        "self._revoked = True",
+        "pass",
+        lambda: stalls.test_s40_lease_is_not_believed_after_a_stall(False),
+    ),
+    Fault(
+        "lease not looked at before a send (S40)",
+        Authority.valid,
+        "return not self._revoked and self._holds_lease()",
+        "return not self._revoked",
+        lambda: stalls.test_s40_lease_is_not_believed_after_a_stall(False),
+    ),
+    Fault(
+        "stale refusal does not step down (S47)",
+        Tenure._trouble,
+        'self._node_loop.step_down(f"resource {name} has seen a higher token")',
+        "pass",
+        activation.test_s47_stale_refusal_makes_a_leader_that_knows_nothing_step_down,
+    ),
+    Fault(
+        "waiters not ended at step-down (S44)",
+        Waiters.leadership_lost,
+        "batch.expires_at = expires_at",
+        "pass",
+        answers.test_s44_unknown_within_the_bound_when_nothing_decides,
+    ),
+    Fault(
+        "overtaken waiters called lost (S31)",
+        Waiters.add,
+        "self._overtaken.append(rest)",
+        "overtaken.sink.lost(rest.keys)",
+        lambda: waiters.test_s31_overtaken_on_this_node_is_not_lost(waiters.Waiters(), waiters.Sink()),
+    ),
+    Fault(
+        "done-waiters leaked (S44)",
+        ClientService.role_changed,
+        "elif self._done_waiters and not self._done_expire_at:",
+        "elif False:",
+        answers.test_s44_done_waiters_end_at_step_down_or_hear_the_successors_outcome,
+    ),
+    Fault(
+        "done-waiters of closed connections kept",
+        ClientService.closed,
+        "self._closed.add(connection)",
+        "pass",
+        answers.test_done_waiters_of_closed_connections_are_forgotten,
+    ),
+    Fault(
+        "accepted answered twice",
+        _SubmissionSink.applied,
+        "if key.wait != Wait.ACCEPTED:",
+        "if True:",
+        answers.test_accepted_is_answered_once_also_when_it_turns_out_a_replay_or_a_reuse,
+    ),
+    Fault(
+        "empty proposals make a batch",
+        Waiters.add,
+        "if not keys:",
+        "if False:",
+        answers.test_empty_and_oversize_proposals_end_no_node,
+    ),
+    Fault(
+        "lane released before the outcome of a failure (S52)",
+        Dispatcher._propose_outcomes,
+        "if succeeded == len(batch.outcomes):",
+        "if True:",
+        any_random_life,
+    ),
+    Fault(
+        "a failed head goes behind its lane (S52)",
+        DispatchQueue.release_lane,
+        "lane.extendleft(reversed(returned))",
+        "lane.extend(returned)",
+        dispatch.test_s52_same_order_with_a_failover_between,
+    ),
+    Fault(
+        "a head in doubt is passed by (S52)",
+        DispatchQueue._enter_lane,
+        "if self.startable(head):",
+        "while self._lanes[name] and not self.startable(self._lanes[name][0]): self._lanes[name].popleft()\n"
+        "    if self._lanes[name] and (head := self._lanes[name][0]):",
+        dispatch.test_s52_head_in_doubt_blocks_its_lane_and_no_other,
+    ),
+    Fault(
+        "retry resets the attempts (S51)",
+        OutboxMachine._fail,
+        "operation.failures += 1",
+        "operation.failures = 1",
+        dispatch.test_s51_poison_is_retried_with_growing_pauses_and_then_dead_while_others_go_on,
+    ),
+    Fault(
+        "backoff reset by a failover (S53)",
+        DispatchQueue._enter,
+        "if operation.state is _RETRY_WAIT:",
+        "if False:",
+        dispatch.test_s51_s53_attempts_and_backoff_survive_a_failover,
+    ),
+    Fault(
+        "retries by the wall clock (S46)",
+        ClusterClock.time_ns,
+        "return self._clock.monotonic_ns() + self._ahead_ns",
+        "return self._clock.time_ns()",
+        lambda: dispatch.test_s46_retries_do_not_wait_for_a_wall_clock_that_was_set(-1),
+    ),
+    Fault(
+        "retry not woken up",
+        EffectsCoordinator._wake,
+        "self._node_loop.wake()",
+        "pass",
+        dispatch.test_s51_s53_attempts_and_backoff_survive_a_failover,
+    ),
+    Fault(
+        "no pause for what was not attempted (S53)",
+        policy.judge,
+        "elif verdict is Verdict.NOT_ATTEMPTED and error and not suspended:",
+        "elif False:",
+        lambda: dispatch.test_s53_a_handler_that_always_raises_makes_no_storm(Guarantee.FENCED),
+    ),
+    Fault(
+        "take-over skipped (S50)",
+        OutboxMachine._apply_activation,
+        "if after is None or operation.token is None or operation.token >= token:",
+        "if True:",
+        lambda: dispatch.test_s50_crash_around_the_call_and_the_successor_finishes("before", Guarantee.FENCED),
+    ),
+    Fault(
+        "commands committed with a second activation not offered",
+        Tenure._activate,
+        "return fills",
+        "return True",
+        activation.test_commands_committed_with_a_second_activation_are_not_lost,
+    ),
+    Fault(
+        "queue not filled from the state (S50)",
+        Tenure._activate,
+        "seat.dispatcher.offer(operation)",
+        "pass",
+        lambda: dispatch.test_s50_crash_around_the_call_and_the_successor_finishes("before", Guarantee.FENCED),
+    ),
+    Fault(
+        "batch dropped when the lease lapses for a moment",
+        Dispatcher._execute,
+        'self._give_back(batch, "the leader had not heard a quorum when it was due")',
+        "self._end(batch)",
+        activation.test_keyed_batch_is_not_lost_when_the_lease_lapses_for_a_moment,
+    ),
+    Fault(
+        "unfenced effect before its dispatch is committed (S50)",
+        Dispatcher._start,
+        "if self._resource.guarantee is Guarantee.FENCED:",
+        "if True:",
+        lambda: dispatch.test_s50_unfenced_effects_wait_for_the_commit_of_their_dispatch(Guarantee.NAKED),
+    ),
+    Fault(
+        "concurrency not bounded (S53)",
+        Dispatcher.pump,
+        "while queue.has_ready and self._running < self._resource.concurrency:",
+        "while queue.has_ready:",
+        dispatch.test_concurrency_is_bounded_and_used,
+    ),
+    Fault(
+        "completion raises unseen (S41)",
+        GuardedRuntime.run,
+        "self._runtime.run(work, self._guarded(done))",
+        "self._runtime.run(work, done)",
+        lambda: stalls.test_s41_whatever_raises_ends_the_node_loudly(stalls._execution),
+    ),
+    Fault(
+        "an entry that raises is skipped (S59)",
+        Applier.apply,
+        "append(apply(entry))",
+        "append(apply(entry) if b'poison' not in entry.data else None)",
+        stalls.test_s59_apply_that_raises_stops_before_the_entry_on_every_node,
+    ),
+    Fault(
+        "stall of the loop costs nothing (S40)",
+        RaftLoop._tick,
+        "if late > self.raft.options.stall_bound:",
+        "if False:",
+        stalls.test_s40_a_stall_beyond_its_bound_costs_the_leadership_although_the_lease_still_holds,
+    ),
+    Fault(
+        "drain does not wait (S49)",
+        EffectsCoordinator.before_turn_ends,
+        "if self._draining is not None and tenure.idle and not self._draining.done():",
+        "if self._draining is not None and not self._draining.done():",
+        activation.test_s49_drain_finishes_effects_before_leadership_ends,
+    ),
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_planted_fault_is_seen(fault: Fault) -> None:
+    with planted(fault.function, fault.line, fault.fault), pytest.raises(AssertionError):
+        fault.sees()
