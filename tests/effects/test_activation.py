@@ -290,6 +290,30 @@ def test_s47_paused_ex_leaders_late_write_is_refused_and_it_steps_down() -> None
         assert new.operation("nine").failures == 0
 
 
+def test_s47_late_outcome_of_a_paused_ex_leader_changes_nothing() -> None:
+    """Its effect was done, the answer on its way when it was stopped. The successor finds the effect
+    done; what the old leader puts into its own log on waking is never applied."""
+    with World(seed=21) as world:
+        old = world.active_leader()
+        old.resource.hold_after = True
+        world.submit(old, "nine", lane="l")
+        world.until(lambda: old.resource.held)
+        world.settle_log()
+        world.pause(old.name)
+        old.resource.release()
+        new = world.active_leader(other_than=old.name)
+        world.until(lambda: new.operation("nine").state is OperationState.SUCCEEDED)
+        before = new.machine.state_hash()
+        world.resume(old.name)
+        world.advance(1.0)
+        assert new.machine.state_hash() == before
+        operation = new.operation("nine")
+        assert (operation.attempt, operation.lost, operation.failures) == (2, 1, 0)
+        world.settle()
+        world.check_equal()
+        world.check_store()
+
+
 def test_s47_stale_refusal_makes_a_leader_that_knows_nothing_step_down() -> None:
     """It still believes to lead, by its own lease: the refusal tells it better."""
     with World(seed=11) as world:

@@ -121,6 +121,31 @@ def test_s34_same_id_at_two_nodes_at_once_is_one_effect() -> None:
         assert len(world.specs[0].store.operations) == 1
 
 
+@pytest.mark.parametrize("when", ["before it is appended", "before it is committed", "before it is done"])
+def test_s32_connection_lost_before_the_answer_and_the_same_id_again(when: str) -> None:
+    """S32, the server's side: the effect happens once, and the same id hears its result."""
+    with World(seed=24) as world:
+        leader = world.active_leader()
+        if when == "before it is done":
+            leader.resource.hold_before = True
+        gone = FakeConnection()
+        world.submit(leader, "a", connection=gone)
+        if when == "before it is committed":
+            world.until(lambda: leader.raft.log.last_index > leader.raft.commit_index)
+        elif when == "before it is done":
+            world.until(lambda: leader.resource.held)
+        leader.process.call_soon(leader.service.closed, gone)
+        world.advance(0.01)
+        leader.resource.hold_before = False
+        leader.resource.release()
+        (again,) = world.done(leader, "a")
+        assert (again.state, again.result, again.replayed) == ("succeeded", b'{"rows":1}', True)
+        world.settle()
+        assert len(world.specs[0].store.operations) == 1
+        assert not leader.service._answers
+        assert not leader.service._done_waiters
+
+
 def test_a_follower_refuses_with_the_leaders_address() -> None:
     with World(seed=7) as world:
         leader = world.active_leader()

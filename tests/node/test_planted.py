@@ -100,7 +100,7 @@ FAULTS = [
         Waiters.add,
         "self._overtaken.append(rest)",
         "overtaken.sink.lost(rest.keys)",
-        lambda: waiters.test_s31_overtaken_on_this_node_is_not_lost(waiters.Waiters(), waiters.Sink()),
+        lambda: waiters.test_s31_overtaken_on_this_node_is_not_lost(Waiters(), waiters.Sink()),
     ),
     Fault(
         "done-waiters leaked (S44)",

@@ -1,0 +1,243 @@
+"""The order in which commands may start, against a model that is too simple to be wrong."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from fencepost.raft.core.token import FencingToken
+from fencepost.raft.effects.policy import RetryPolicy, judge
+from fencepost.raft.effects.queue import DispatchQueue
+from fencepost.raft.outbox.operation import TERMINAL, Operation, OperationState
+from fencepost.raft.outbox.transitions import Verdict
+from fencepost.raft.ports import AttemptOutcome, AttemptStatus, Guarantee
+
+
+def operation(index: int, lane: str = "", effect: str = "credit") -> Operation:
+    return Operation(f"op{index}", "ledger", effect, lane, b"", b"", index, 1, 0)
+
+
+def taken(queue: DispatchQueue, limit: int = 100) -> list[int]:
+    return [each.index for each in queue.take(limit)]
+
+
+def test_without_lanes_it_is_log_order() -> None:
+    queue = DispatchQueue(frozenset({"credit"}))
+    for index in range(1, 6):
+        queue.offer(operation(index))
+    assert taken(queue, 2) == [1, 2]
+    assert taken(queue) == [3, 4, 5]
+    assert not queue.has_ready
+
+
+def test_s52_a_lane_is_busy_from_take_to_release() -> None:
+    queue = DispatchQueue(frozenset({"credit"}))
+    for index in range(1, 5):
+        queue.offer(operation(index, "k"))
+    assert taken(queue, 2) == [1, 2]
+    queue.offer(operation(5, "k"))
+    assert not queue.has_ready
+    queue.release_lane("k", [])
+    assert taken(queue) == [3, 4, 5]
+    queue.release_lane("k", [])
+    assert not queue.has_ready
+    queue.offer(operation(6, "k"))
+    assert taken(queue) == [6]
+
+
+def test_s52_what_comes_back_goes_to_the_front_and_waits_its_time() -> None:
+    queue = DispatchQueue(frozenset({"credit"}))
+    operations = [operation(index, "k") for index in (1, 2, 3)]
+    for each in operations:
+        queue.offer(each)
+    assert taken(queue, 2) == [1, 2]
+    operations[0].state = OperationState.RETRY_WAIT
+    operations[0].next_try_ns = 50
+    queue.release_lane("k", operations[:2])
+    assert not queue.has_ready
+    assert queue.next_wake_ns() == 50
+    queue.wake(49)
+    assert not queue.has_ready
+    queue.wake(50)
+    assert queue.next_wake_ns() == 0
+    assert taken(queue) == [1, 2, 3]
+
+
+def test_s52_a_run_stops_at_what_has_to_wait_or_cannot_start() -> None:
+    queue = DispatchQueue(frozenset({"credit"}))
+    waiting, doubtful = operation(2, "k"), operation(4, "m")
+    waiting.state, waiting.next_try_ns = OperationState.RETRY_WAIT, 9
+    doubtful.state = OperationState.IN_DOUBT
+    for each in (
+        operation(1, "k"),
+        waiting,
+        operation(3, "m"),
+        doubtful,
+        operation(5, "m"),
+        operation(6, "n", "other"),
+    ):
+        queue.offer(each)
+    assert taken(queue) == [1, 3]
+    queue.release_lane("k", [])
+    queue.release_lane("m", [])
+    queue.wake(8)
+    assert not queue.has_ready
+    queue.wake(9)
+    assert taken(queue) == [2]
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_random_use_against_a_model(seed: int) -> None:
+    """Nothing is lost, nothing twice under way, lanes in order and one at a time."""
+    chance = random.Random(seed)
+    queue = DispatchQueue(frozenset({"credit"}))
+    operations: list[Operation] = []
+    under_way: list[list[Operation]] = []
+    now = 0
+    for _ in range(200):
+        move = chance.random()
+        if move < 0.4 and len(operations) < 60:
+            operations.append(operation(len(operations) + 1, chance.choice(["", "k", "m"])))
+            queue.offer(operations[-1])
+        elif move < 0.7:
+            queue.wake(now)
+            ready = queue.has_ready
+            batch = queue.take(chance.randint(1, 4))
+            assert bool(batch) == ready
+            busy = [each for other in under_way for each in other]
+            for each in batch:
+                assert each not in busy
+                assert each.state in (OperationState.COMMITTED, OperationState.RETRY_WAIT)
+                assert each.state is OperationState.COMMITTED or each.next_try_ns <= now
+                if each.lane:
+                    assert each.lane not in {other.lane for other in busy}
+                    before = [other for other in operations[: each.index - 1] if other.lane == each.lane]
+                    assert all(other.state in TERMINAL or other in batch for other in before)
+            assert [each.index for each in batch if each.lane == "k"] == sorted(
+                each.index for each in batch if each.lane == "k"
+            )
+            if batch:
+                under_way.append(batch)
+        elif under_way:
+            batch = under_way.pop(chance.randrange(len(under_way)))
+            failed: set[str] = set()
+            returned: dict[str, list[Operation]] = {}
+            for each in batch:
+                if each.lane and each.lane in failed:
+                    each.state = OperationState.COMMITTED
+                elif chance.random() < 0.3:
+                    each.state = OperationState.RETRY_WAIT
+                    each.next_try_ns = now + chance.randint(0, 20)
+                    failed.add(each.lane)
+                else:
+                    each.state = OperationState.SUCCEEDED
+                if each.lane:
+                    returned.setdefault(each.lane, [])
+                    if each.state not in TERMINAL:
+                        returned[each.lane].append(each)
+                elif each.state not in TERMINAL:
+                    queue.offer(each)
+            for lane, back in returned.items():
+                queue.release_lane(lane, back)
+        now += chance.randint(0, 5)
+    # All come to their end.
+    for batch in under_way:
+        for each in batch:
+            each.state = OperationState.SUCCEEDED
+        for lane in {each.lane for each in batch if each.lane}:
+            queue.release_lane(lane, [])
+    for _ in range(200):
+        queue.wake(now + 1000)
+        for each in (batch := queue.take(3)):
+            assert each.state not in TERMINAL
+            each.state = OperationState.SUCCEEDED
+        for lane in {each.lane for each in batch if each.lane}:
+            queue.release_lane(lane, [])
+    assert all(each.state is OperationState.SUCCEEDED for each in operations)
+    assert not queue._lanes
+    assert not queue._busy
+
+
+# -- the judgement of an attempt ------------------------------------------------------------------
+
+
+class Highest:
+    """``ports.Randomness`` without chance: always the largest."""
+
+    def between(self, low: int, high: int) -> int:
+        assert low == 0
+        return high
+
+
+POLICY = RetryPolicy(max_attempts=3, backoff_ns=100, backoff_max_ns=1000)
+
+
+@pytest.mark.parametrize(
+    ("status", "guarantee", "failures", "verdict", "pause"),
+    [
+        (AttemptStatus.SUCCEEDED, Guarantee.FENCED, 0, Verdict.SUCCEEDED, None),
+        (AttemptStatus.FAILED, Guarantee.FENCED, 0, Verdict.FAILED, None),
+        (AttemptStatus.RETRY, Guarantee.FENCED, 0, Verdict.RETRY, 100),
+        (AttemptStatus.RETRY, Guarantee.NAKED, 1, Verdict.RETRY, 200),
+        (AttemptStatus.RETRY, Guarantee.FENCED, 2, Verdict.DEAD, None),
+        (AttemptStatus.UNKNOWN, Guarantee.FENCED, 1, Verdict.RETRY, 200),
+        (AttemptStatus.UNKNOWN, Guarantee.KEYED, 0, Verdict.RETRY, 100),
+        (AttemptStatus.UNKNOWN, Guarantee.KEYED, 2, Verdict.DEAD, None),
+        (AttemptStatus.UNKNOWN, Guarantee.NAKED, 0, Verdict.IN_DOUBT, None),
+        (AttemptStatus.UNKNOWN, Guarantee.NAKED, 2, Verdict.IN_DOUBT, None),
+        (AttemptStatus.NOT_ATTEMPTED, Guarantee.FENCED, 2, Verdict.NOT_ATTEMPTED, 100),
+    ],
+)
+def test_verdicts(
+    status: AttemptStatus, guarantee: Guarantee, failures: int, verdict: Verdict, pause: int | None
+) -> None:
+    judged = operation(7)
+    judged.failures = failures
+    row = judge(
+        judged,
+        1,
+        AttemptOutcome(status, b"result", "why", False),
+        guarantee=guarantee,
+        policy=POLICY,
+        cluster_time_ns=5000,
+        randomness=Highest(),
+    )
+    assert (row.index, row.attempt, row.verdict) == (7, 1, verdict)
+    assert row.next_try_ns == (0 if pause is None else 5000 + pause)
+    assert row.result == (b"result" if verdict is Verdict.SUCCEEDED else b"")
+
+
+def test_what_only_stood_behind_another_needs_no_pause_nor_what_stands_still_anyway() -> None:
+    for error, suspended in (("", False), ("down", True)):
+        row = judge(
+            operation(7),
+            5,
+            AttemptOutcome(AttemptStatus.NOT_ATTEMPTED, b"", error, False),
+            guarantee=Guarantee.FENCED,
+            policy=POLICY,
+            cluster_time_ns=5000,
+            randomness=Highest(),
+            suspended=suspended,
+        )
+        assert (row.verdict, row.next_try_ns) == (Verdict.NOT_ATTEMPTED, 0)
+
+
+def test_pauses_grow_to_their_limit_and_errors_are_cut() -> None:
+    assert [POLICY.pause_ns(failures, Highest()) for failures in (0, 1, 2, 3, 4, 1000)] == [
+        100, 200, 400, 800, 1000, 1000
+    ]  # fmt: skip
+    row = judge(
+        operation(1),
+        1,
+        AttemptOutcome(AttemptStatus.FAILED, b"", "x" * 5000, False),
+        guarantee=Guarantee.FENCED,
+        policy=POLICY,
+        cluster_time_ns=0,
+        randomness=Highest(),
+    )
+    assert len(row.error) == 1000
+
+
+def test_tokens_order_by_incarnation_first() -> None:
+    assert FencingToken(2, 1) > FencingToken(1, 99) > FencingToken(1, 98)

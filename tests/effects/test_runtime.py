@@ -1,0 +1,110 @@
+"""Where effects run: on a loop of their own, and what is told of their end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from fencepost.raft.effects.runtime import EffectsRuntime, LocalRuntime, ThreadRuntime
+
+
+class Endings:
+    def __init__(self) -> None:
+        self.heard: list[tuple[Any, BaseException | None]] = []
+        self.threads: set[int] = set()
+        self._event = asyncio.Event()
+
+    def done(self, result: Any, error: BaseException | None) -> None:
+        self.heard.append((result, error))
+        self.threads.add(threading.get_ident())
+        self._event.set()
+
+    async def wait(self, count: int) -> None:
+        async with asyncio.timeout(20):
+            while len(self.heard) < count:
+                self._event.clear()
+                await self._event.wait()
+
+
+@pytest.fixture(params=["thread", "local"])
+async def runtime(request: pytest.FixtureRequest) -> Any:
+    loop = asyncio.get_running_loop()
+    made: EffectsRuntime = ThreadRuntime(loop) if request.param == "thread" else LocalRuntime(loop)
+    yield made
+    await made.close()
+
+
+async def test_results_and_errors_come_back_on_the_nodes_loop(runtime: EffectsRuntime) -> None:
+    endings = Endings()
+
+    async def works() -> int:
+        return 7
+
+    async def fails() -> int:
+        raise ValueError("no")
+
+    runtime.run(works, endings.done)
+    runtime.run(fails, endings.done)
+    await endings.wait(2)
+    assert endings.threads == {threading.get_ident()}
+    assert endings.heard[0] == (7, None)
+    assert isinstance(endings.heard[1][1], ValueError)
+
+
+async def test_close_ends_what_runs_and_says_so(runtime: EffectsRuntime) -> None:
+    endings = Endings()
+    started = threading.Event()
+
+    async def hangs() -> None:
+        started.set()
+        await asyncio.get_running_loop().create_future()
+
+    runtime.run(hangs, endings.done)
+    await asyncio.to_thread(started.wait, 20)
+    await runtime.close()
+    await endings.wait(1)
+    assert isinstance(endings.heard[0][1], asyncio.CancelledError)
+
+
+async def test_close_twice_and_with_nothing_to_do(runtime: EffectsRuntime) -> None:
+    await runtime.close()
+    await runtime.close()
+
+
+async def test_s40_a_handler_that_blocks_blocks_only_its_own_loop() -> None:
+    runtime = ThreadRuntime(asyncio.get_running_loop())
+    endings = Endings()
+    release, started = threading.Event(), threading.Event()
+
+    async def blocks() -> int:
+        started.set()
+        release.wait(20)
+        return threading.get_ident()
+
+    runtime.run(blocks, endings.done)
+    await asyncio.to_thread(started.wait, 20)
+    # This loop goes on: a turn of it ends although the handler has not.
+    await asyncio.sleep(0)
+    assert not endings.heard
+    release.set()
+    await endings.wait(1)
+    assert endings.heard[0][0] != threading.get_ident()
+    await runtime.close()
+
+
+async def test_completions_for_a_loop_that_is_gone_are_dropped() -> None:
+    other = asyncio.new_event_loop()
+    other.close()
+    runtime = ThreadRuntime(other)
+    ended = threading.Event()
+
+    async def works() -> None:
+        ended.set()
+
+    runtime.run(works, lambda result, error: None)
+    await asyncio.to_thread(ended.wait, 20)
+    await runtime.close()
+    assert not runtime._tasks
