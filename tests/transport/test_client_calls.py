@@ -20,6 +20,7 @@ from fencepost.raft.outbox.codec import Command
 from fencepost.raft.ports import Answer, AnswerStatus
 from fencepost.transport.client import Client
 
+from .peer_world import until
 from .world import DEADLINE_S, Changes, FakeNode, Proxy, answering, command, done, silent, unused_address
 
 
@@ -115,6 +116,15 @@ async def test_a_call_to_a_stopped_node_ends_by_silence() -> None:
         proxy.frozen = True
         with pytest.raises(NoEndpoint):
             await client.call("m", {}, endpoint=proxy.address)
+
+
+async def test_a_handshake_that_is_given_up_leaves_no_socket() -> None:
+    async with Proxy("127.0.0.1:1") as proxy:
+        proxy.hold = True
+        async with Client([proxy.address], connect_timeout_s=0.05) as client:
+            with pytest.raises(NoEndpoint, match="no answer in time"):
+                await client.call("m", {}, endpoint=proxy.address)
+            await until(lambda: proxy.connections and not proxy.sides, "the socket is closed")
 
 
 async def test_the_leader_is_found_by_what_nodes_say() -> None:

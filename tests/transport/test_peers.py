@@ -474,6 +474,17 @@ async def test_closing_in_the_middle_of_a_dial() -> None:
             await transport.close()
 
 
+async def test_a_handshake_that_is_given_up_leaves_no_socket() -> None:
+    once = LIMITS._replace(connect_timeout_s=0.05, backoff_first_s=7200.0, backoff_most_s=7200.0)
+    async with Proxy("127.0.0.1:1") as proxy:
+        proxy.hold = True
+        transport = transport_of(local_node("n1"), "127.0.0.1:0", {"n2": proxy.address}, limits=once)
+        await transport.start()
+        await until(lambda: transport.links()["n2"].last_error == "no answer in time", "given up")
+        await until(lambda: proxy.connections and not proxy.sides, "the socket is closed")
+        await transport.close()
+
+
 async def test_a_link_task_that_dies_does_not_die_unseen() -> None:
     class Broken:
         async def resolve(self, host: str, port: int) -> list[tuple[str, int]]:

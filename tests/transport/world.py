@@ -209,6 +209,8 @@ class Proxy:
         """Nothing passes in either direction, and nothing is closed: a stopped process, a dropping firewall."""
         self.reset_on_reply = False
         """The next bytes of the server are dropped and the connection is reset."""
+        self.hold = False
+        """Connections are accepted and nothing more happens to them."""
         self.refuse = False
         """New connections are reset."""
         self.trickle = 0
@@ -244,6 +246,8 @@ class Proxy:
         return side
 
     async def _dial(self, near: _Side) -> None:
+        if self.hold:
+            return
         if self.refuse:
             if near.transport is not None:
                 near.transport.abort()
