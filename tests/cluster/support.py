@@ -7,7 +7,7 @@ import json
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterable, Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -58,18 +58,21 @@ def credit(name: str, effect: str = "credit", lane: str = "", cents: int = 1) ->
     return Command(name, "ledger", effect, lane, json.dumps({"cents": cents}).encode())
 
 
+Commands = Iterable[Command] | AsyncIterable[Command]
+
+
 class Load:
     """Commands submitted through one client, a few at a time; what each was answered, and when.
 
     An async context manager: leaving it ends the submitting.
     """
 
-    def __init__(self, client: Client, commands: Iterable[Command], *, wait: Wait = Wait.DONE, window: int = 8) -> None:
+    def __init__(self, client: Client, commands: Commands, *, wait: Wait = Wait.DONE, window: int = 8) -> None:
         self.answers: dict[str, Answer] = {}
         self.errors: dict[str, FencepostError] = {}
         self.longest_gap_s = 0.0
         self._changed = asyncio.Event()
-        self._task = asyncio.create_task(self._run(client, list(commands), wait, window))
+        self._task = asyncio.create_task(self._run(client, commands, wait, window))
 
     async def __aenter__(self) -> Load:
         return self
@@ -78,7 +81,7 @@ class Load:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _run(self, client: Client, commands: list[Command], wait: Wait, window: int) -> None:
+    async def _run(self, client: Client, commands: Commands, wait: Wait, window: int) -> None:
         before = time.monotonic()
         async for command, result in client.submit_many(commands, wait=wait, window=window):
             now = time.monotonic()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
 from fencepost.cli.local_cluster import LocalCluster
+from fencepost.raft.outbox.codec import Command
 from fencepost.raft.ports import Wait
 
 from .support import LEDGER, Load, audit, credit, unfinished
@@ -16,6 +17,13 @@ pytestmark = pytest.mark.servers
 
 GOES_ON_WITHIN_S = 3.0
 """The promise, with the default timeouts."""
+
+
+async def _beside(other: Load, commands: list[Command]) -> AsyncIterator[Command]:
+    """Spread commands over the time of another load."""
+    for number, command in enumerate(commands):
+        await other.answered(4 * number)
+        yield command
 
 
 async def _kill_under_load(cluster: LocalCluster, seed: int, submissions: int, kills: int) -> None:
@@ -30,7 +38,7 @@ async def _kill_under_load(cluster: LocalCluster, seed: int, submissions: int, k
     async with (
         cluster.client(timeout_s=60) as client,
         Load(client, commands) as done,
-        Load(client, promised, wait=Wait.COMMITTED, window=2) as committed,
+        Load(client, _beside(done, promised), wait=Wait.COMMITTED) as committed,
     ):
         for kill in range(kills):
             await done.answered(share * kill + randomness.randint(share // 10, share))
@@ -51,6 +59,8 @@ async def _kill_under_load(cluster: LocalCluster, seed: int, submissions: int, k
 
     assert not done.errors
     assert not committed.errors
+    assert {answer.state for answer in done.answers.values()} == {"succeeded"}
+    assert {answer.state for answer in committed.answers.values()} <= {"committed", "dispatched", "succeeded"}
     found = audit(cluster, [*done.answers, *committed.answers])
     assert found.problems == []
     assert unfinished(found.machine) == []
