@@ -188,6 +188,8 @@ class Tenure:
             seat.filled = True
             for operation in self._machine.pending.get(name, {}).values():
                 seat.dispatcher.offer(operation)
+        if seat.claiming or seat.retry is not None:
+            return fills  # In trouble again since that claim: the next one decides.
         seat.state = ActivationState.DRAINING if self._draining else ActivationState.ACTIVE
         if not self._draining:
             seat.dispatcher.resume()

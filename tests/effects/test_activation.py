@@ -222,6 +222,33 @@ def test_batches_that_fail_side_by_side_cause_one_claim() -> None:
         world.check_store()
 
 
+def test_trouble_between_claim_and_activation_waits_for_the_next_claim() -> None:
+    with World(ResourceSpec(batch_limit=1, concurrency=2), seed=22) as world:
+        leader = world.active_leader()
+        gated = leader.resource
+        gated.delay_s = 0.0
+        gated.hold_before = True
+        world.submit(leader, "a", "b", "c", wait=Wait.COMMITTED)
+        world.until(lambda: len(gated.held) == 2)
+        gated.hold_before = False
+        gated.executes_fail = ResourceUnavailable("away")
+        first, second = gated.held
+        first.set_result(None)
+        world.until(lambda: activation(leader) == "reconciling")
+        second.set_result(None)
+        world.advance(0.0005)
+        gated.executes_fail = None
+        assert activation(leader) == "fencing"
+        activations = len(leader.machine.activations)
+        world.until(lambda: len(leader.machine.activations) > activations)
+        assert activation(leader) == "fencing"
+        assert gated.batches == []
+        world.until(lambda: activation(leader) == "active")
+        assert len(leader.machine.activations) == activations + 2
+        world.settle()
+        world.check_store()
+
+
 def test_stale_claim_steps_down_and_raises_the_alarm_generation_regression() -> None:
     """The resource has seen a later generation than this cluster's: a restore, or a foreign cluster."""
     with World(seed=8) as world:

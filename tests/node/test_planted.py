@@ -202,6 +202,13 @@ FAULTS = [
         activation.test_commands_committed_with_a_second_activation_are_not_lost,
     ),
     Fault(
+        "trouble after the claim overlooked",
+        Tenure._activate,
+        "if seat.claiming or seat.retry is not None:",
+        "if False:",
+        activation.test_trouble_between_claim_and_activation_waits_for_the_next_claim,
+    ),
+    Fault(
         "queue not filled from the state (S50)",
         Tenure._activate,
         "seat.dispatcher.offer(operation)",
