@@ -196,9 +196,9 @@ FAULTS = [
     ),
     Fault(
         "commands committed with a second activation not offered",
-        Tenure._activate,
-        "return fills",
-        "return True",
+        Tenure.entries_applied,
+        "return [name for name in activated if self._activate(name)]",
+        "[self._activate(name) for name in activated]; return activated",
         activation.test_commands_committed_with_a_second_activation_are_not_lost,
     ),
     Fault(
