@@ -190,7 +190,7 @@ class GatedResource:
                 waiting.set_result(None)
 
     async def _travel(self, hold: bool) -> None:
-        if hold:
+        if hold and not self.process.dead:
             gate: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self.held.append(gate)
             await gate
