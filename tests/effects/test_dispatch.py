@@ -391,6 +391,25 @@ def test_batches_are_bounded_and_carry_what_is_ready() -> None:
         assert len(sizes) <= 8
 
 
+def test_s53_slow_start_after_every_activation() -> None:
+    with World(seed=22) as world:
+        leader = world.active_leader()
+        world.done(leader, *[f"a{number}" for number in range(1000)])
+        sizes = [len(batch) for batch in leader.resource.batches]
+        assert sizes[:5] == [16, 32, 64, 128, 256]
+        assert sum(sizes) == 1000
+        leader.resource.executes_fail = ResourceUnavailable("away")
+        world.submit(leader, *[f"b{number}" for number in range(300)], wait=Wait.COMMITTED)
+        world.advance(5.0)
+        failed = [line["commands"] for line in world.logged("effect batch failed")]
+        assert failed[0] == 300
+        assert len(failed) > 2
+        assert set(failed[1:]) == {16}
+        leader.resource.executes_fail = None
+        world.settle()
+        assert len(world.specs[0].store.operations) == 1300
+
+
 def test_failures_inside_a_concurrent_resource_release_every_lane() -> None:
     faults: dict[str, list[Exception]] = {f"c{number}": [Retryable("503")] * (number % 3) for number in range(60)}
     with World(ResourceSpec(effects=script(faults), batch_limit=3, concurrency=4), seed=20) as world:

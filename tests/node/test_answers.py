@@ -58,7 +58,7 @@ def test_accepted_is_answered_once_also_when_it_turns_out_a_replay_or_a_reuse() 
 def test_answers_of_one_turn_leave_in_one_frame() -> None:
     with World(seed=3) as world:
         leader = world.active_leader()
-        requests = world.submit(leader, *[f"a{number}" for number in range(50)])
+        requests = world.submit(leader, *[f"a{number}" for number in range(50)], wait=Wait.COMMITTED)
         world.until(lambda: world.answered(requests))
         assert [len(frame) for frame in world.connection.frames] == [50]
 

@@ -237,6 +237,13 @@ FAULTS = [
         dispatch.test_concurrency_is_bounded_and_used,
     ),
     Fault(
+        "full speed at once after an activation (S53)",
+        Dispatcher.resume,
+        "self._batch_max = SLOW_START_ATTEMPTS",
+        "pass",
+        dispatch.test_s53_slow_start_after_every_activation,
+    ),
+    Fault(
         "completion raises unseen (S41)",
         GuardedRuntime.run,
         "self._runtime.run(work, self._guarded(done))",
