@@ -48,7 +48,10 @@ async def stale_leader(stage: Stage) -> None:
         f"{token_text(done['token'])}"
     )
     await stage.payments.answered_more(10)
-    tell.fact(f"payments go on; the longest time without an answer was {stage.payments.longest_gap_s:.1f} s")
+    tell.fact(
+        f"payments go on; the longest time without an answer was {stage.payments.longest_gap_s:.1f} s, of which the "
+        f"new leader spent {THINK_S} s thinking about that payment"
+    )
 
     tell.act("The old leader wakes, and writes")
     tell.say(
