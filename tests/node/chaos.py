@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from fencepost.raft.core.token import FencingToken
 from fencepost.raft.effects.handlers import Permanent, Retryable
 from fencepost.raft.effects.policy import RetryPolicy
 from fencepost.raft.outbox.operation import TERMINAL, OperationState
@@ -45,6 +46,7 @@ class Chaos:
         self.chance = self.world.random
         self.commands: list[Command] = []
         self.faults: Counter[str] = Counter()
+        self.violations: list[str] = []
 
     def _credit(self, attempt: Attempt) -> bytes:
         left = self.failures.get(attempt.operation_id, 0)
@@ -128,7 +130,7 @@ class Chaos:
         match name:
             case "crash":
                 world.crash(node.name, keep_some=True)
-                self._later(lambda: world.start(node.name) if world.nodes[node.name] is node else None)
+                self._later(lambda: self._start(node.name) if world.nodes[node.name] is node else None)
             case "pause":
                 node.process.pause()
                 self._later(node.process.resume)
@@ -172,6 +174,9 @@ class Chaos:
             resource.hold_before = False
             resource.release()
 
+    def _start(self, name: str) -> None:
+        self.watch(self.world.start(name))
+
     def _release(self) -> None:
         for node in self.world.up():
             for resource in node.resources.values():
@@ -191,13 +196,50 @@ class Chaos:
         self._release()
         for voter in world.voters:
             if world.nodes[voter].process.dead:
-                world.start(voter)
+                self._start(voter)
+
+    # -- what must hold whenever a batch is handed over --------------------------------------------
+
+    def watch(self, node: SimNode) -> None:
+        node.log_store.delay_s = self.chance.choice([0.0005, 0.001, 0.001, 0.02])
+        for spec in self.world.specs:
+            gated = node.resources[spec.name]
+            gated.watch = lambda token, attempts, spec=spec: self._handed_over(node, spec, token, attempts)  # type: ignore[misc]
+
+    def _handed_over(self, node: SimNode, spec: ResourceSpec, token: FencingToken, attempts: Sequence[Attempt]) -> None:
+        try:
+            self._check_batch(node, spec, token, attempts)
+        except AssertionError as error:
+            self.violations.append(f"{node.name} {spec.name} {token}: {error}")
+
+    def _check_batch(self, node: SimNode, spec: ResourceSpec, token: FencingToken, attempts: Sequence[Attempt]) -> None:
+        gated = node.resources[spec.name]
+        assert node.raft.log.term_at(node.applier.last_applied) >= token.term, "before the barrier (S54)"
+        assert gated.running <= gated.concurrency, "more at once than allowed (S53)"
+        if spec.guarantee is Guarantee.FENCED:
+            assert spec.store.fences[spec.name].token >= token, "without a claim (S54)"
+        accepted = {each.operation_id for each in spec.store.operations}
+        before: set[str] = set()
+        tenure = node.effects._tenure
+        for attempt in attempts:
+            operation = node.machine.operations[attempt.operation_id]
+            if operation.state is OperationState.RETRY_WAIT and tenure is not None:
+                assert operation.next_try_ns <= tenure.cluster_time_ns(), "before its time (S53)"
+            for other in node.machine.operations.values():
+                if not attempt.lane or other.lane != attempt.lane or other.index >= attempt.index:
+                    continue
+                assert other.state is not OperationState.IN_DOUBT, "past a command in doubt (S52)"
+                ended = other.state in TERMINAL or other.operation_id in accepted
+                assert ended or other.operation_id in before, f"{attempt.operation_id} past {other.operation_id} (S52)"
+            before.add(attempt.operation_id)
 
     # -- the life ---------------------------------------------------------------------------------
 
     def run(self) -> None:
         world = self.world
         with world:
+            for node in world.up():
+                self.watch(node)
             for _ in range(ROUNDS):
                 self.submit_some()
                 self.fault()
@@ -233,6 +275,7 @@ class Chaos:
 
     def check(self) -> None:
         world = self.world
+        assert not self.violations, self.violations
         world.check_equal()
         for spec in world.specs[:2]:
             world.check_store(spec)

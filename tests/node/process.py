@@ -169,6 +169,8 @@ class GatedResource:
         self.executes_fail: BaseException | None = None
         """Raised in place of sending anything."""
         self.hang_claims = False
+        self.watch: Callable[[FencingToken, Sequence[Attempt]], None] = lambda token, attempts: None
+        """Sees every batch as it is handed over; what it raises ends the node."""
         self.running = 0
         self.running_max = 0
         self.batches: list[list[str]] = []
@@ -215,6 +217,7 @@ class GatedResource:
         self.running += 1
         self.running_max = max(self.running_max, self.running)
         try:
+            self.watch(token, attempts)
             await self._travel(self.hold_before)
             if self.executes_fail is not None:
                 raise self.executes_fail

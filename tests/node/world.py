@@ -92,7 +92,7 @@ class ResourceSpec:
         self.store = MemoryStore()
         self.policy = policy
         self._effects = effects
-        self._guarantee = guarantee
+        self.guarantee = guarantee
         self._batch_limit = batch_limit
         self._concurrency = concurrency
 
@@ -101,7 +101,7 @@ class ResourceSpec:
             self.name,
             self._effects,
             store=self.store,
-            guarantee=self._guarantee,
+            guarantee=self.guarantee,
             batch_limit=self._batch_limit,
             concurrency=self._concurrency,
         )
