@@ -3,7 +3,7 @@
 #   make demo      the first five minutes: three processes, a frozen leader, a refused late write
 #   make test      the test suite
 #   make verify    style, types, import directions; writes nothing
-#   make fix       mends the style that can be mended by a program
+#   make fix       mends the style that can be mended by a program; makes docs/reference.md anew
 #   make prove     the long proof: seeds, kills, damage
 #   make bench     commands per second, beside another system
 #   make coverage  the test suite with a report of what it does not reach
@@ -35,6 +35,7 @@ verify: $(VENV)/dev.stamp
 fix: $(VENV)/dev.stamp
 	$(PY) -m ruff check --no-cache --fix .
 	$(PY) -m ruff format --no-cache .
+	$(PY) -m tests.house.reference
 
 prove: $(VENV)/dev.stamp
 	$(VENV)/bin/pytest -m prove $(ARGS)
