@@ -152,12 +152,16 @@ class Dispatcher:
         if any(poisoned):
             self._bury(batch, poisoned)
             return
-        token, holder = self._authority.token, self._authority.holder
-        resource = self._resource
-        self._runtime.run(
-            lambda: resource.execute(token, holder, batch.attempts),
-            lambda result, error: self._executed(batch, result, error),
-        )
+        authority, resource = self._authority, self._resource
+
+        async def execute() -> list[AttemptOutcome]:
+            # The effects' loop may have been held up by another handler since (S40). Only the flag is
+            # looked at: the lease is the node's loop's, and this may be another thread.
+            if authority.revoked:
+                return [AttemptOutcome(AttemptStatus.NOT_ATTEMPTED, b"", "", False)] * len(batch.attempts)
+            return await resource.execute(authority.token, authority.holder, batch.attempts)
+
+        self._runtime.run(execute, lambda result, error: self._executed(batch, result, error))
 
     def _bury(self, batch: _Batch, poisoned: list[bool]) -> None:
         """A command whose executors went away again and again may be what kills them (S51)."""

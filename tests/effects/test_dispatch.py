@@ -115,6 +115,26 @@ def test_s50_unfenced_effects_wait_for_the_commit_of_their_dispatch(guarantee: G
         assert seen == [("a", OperationState.DISPATCHED, 0), ("b", OperationState.DISPATCHED, 0)]
 
 
+def test_s40_an_effect_that_waited_for_its_loop_is_not_sent_after_the_authority_is_gone() -> None:
+    """Another handler blocks the loop of the effects; meanwhile leadership is lost."""
+    with World(ResourceSpec(guarantee=Guarantee.NAKED), seed=23) as world:
+        leader = world.active_leader()
+        run = leader.runtime.run
+        waiting: list[Callable[[], None]] = []
+        leader.runtime.run = lambda work, done: waiting.append(lambda: run(work, done))  # type: ignore[method-assign]
+        world.submit(leader, "a", wait=Wait.COMMITTED)
+        world.until(lambda: waiting)
+        leader.loop.step_down("test")
+        world.advance(0.01)
+        for start in waiting:
+            start()
+        world.advance(0.1)
+        assert leader.resource.batches == []
+        new = world.active_leader(other_than=leader.name)
+        world.until(lambda: new.operation("a").state is OperationState.IN_DOUBT)
+        assert executed(world) == []
+
+
 def test_s51_a_command_whose_executors_vanish_again_and_again_is_given_up() -> None:
     policy = RetryPolicy(max_attempts=4, lost_max=3)
     with World(ResourceSpec(policy=policy), seed=5) as world:

@@ -82,6 +82,13 @@ FAULTS = [
         lambda: stalls.test_s40_lease_is_not_believed_after_a_stall(False),
     ),
     Fault(
+        "authority not looked at where the effect starts (S40)",
+        Dispatcher._execute,
+        "if authority.revoked:",
+        "if False:",
+        dispatch.test_s40_an_effect_that_waited_for_its_loop_is_not_sent_after_the_authority_is_gone,
+    ),
+    Fault(
         "stale refusal does not step down (S47)",
         Tenure._trouble,
         'self._node_loop.step_down(f"resource {name} has seen a higher token")',
