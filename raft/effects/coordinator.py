@@ -20,6 +20,7 @@ from ..outbox.machine import OutboxMachine, SubmitResult
 from ..outbox.operation import Operation, OperationState
 from ..ports import Clock, Fence, Randomness, Resource
 from .activation import ActivationState, StageClock
+from .dispatcher import Executions
 from .policy import RetryPolicy
 from .runtime import EffectsRuntime, GuardedRuntime
 from .tenure import ANSWER_TIMEOUT_S, NodeLoop, Tenure, bounded
@@ -63,6 +64,7 @@ class EffectsCoordinator:
         self._wake_timer: asyncio.TimerHandle | None = None
         self._wake_at_ns = 0
         self._draining: asyncio.Future[None] | None = None
+        self._executions = {name: Executions() for name in self._resources}
         self.stale_refusals = dict.fromkeys(self._resources, 0)
         """Times that a resource refused this node's token, since it started (requirement 102)."""
 
@@ -86,6 +88,7 @@ class EffectsCoordinator:
                 loop=self._loop,
                 stages=self._stages,
                 stale_refusals=self.stale_refusals,
+                executions=self._executions,
             )
             return
         if self._tenure is not None:

@@ -33,6 +33,16 @@ class Proposer(Protocol):
     def wake(self) -> None: ...
 
 
+class Executions:
+    """``execute`` calls under way at one resource of this node, over all its tenures: an effect of an
+    earlier one may still hang when the same node leads again, and the resource counts calls, not terms."""
+
+    __slots__ = ("under_way",)
+
+    def __init__(self) -> None:
+        self.under_way = 0
+
+
 class _Batch:
     """Attempts under way together."""
 
@@ -61,6 +71,7 @@ class Dispatcher:
         clock: Clock,
         randomness: Randomness,
         policy: RetryPolicy,
+        executions: Executions,
         on_trouble: Callable[[BaseException], None],
         on_executed: Callable[[int], None],
     ) -> None:
@@ -74,6 +85,9 @@ class Dispatcher:
         self._on_trouble = on_trouble
         self._on_executed = on_executed
         self._queue = DispatchQueue(resource.effects)
+        self._executions = executions
+        self._executing = 0
+        """Of ``executions``, those of this tenure."""
         self._running = 0
         self._suspended = True
         self._batch_max = SLOW_START_ATTEMPTS
@@ -111,7 +125,8 @@ class Dispatcher:
             return
         queue = self._queue
         queue.wake(self._clock.time_ns())
-        while queue.has_ready and self._running < self._resource.concurrency:
+        others = self._executions.under_way - self._executing
+        while queue.has_ready and self._running + others < self._resource.concurrency:
             if not self._authority.valid():
                 return
             operations = queue.take(min(self._batch_max, self._resource.batch_limit))
@@ -161,7 +176,15 @@ class Dispatcher:
                 return [AttemptOutcome(AttemptStatus.NOT_ATTEMPTED, b"", "", False)] * len(batch.attempts)
             return await resource.execute(authority.token, authority.holder, batch.attempts)
 
-        self._runtime.run(execute, lambda result, error: self._executed(batch, result, error))
+        def completed(outcomes: list[AttemptOutcome] | None, error: BaseException | None) -> None:
+            self._executing -= 1
+            self._executions.under_way -= 1
+            self._proposer.wake()
+            self._executed(batch, outcomes, error)
+
+        self._executing += 1
+        self._executions.under_way += 1
+        self._runtime.run(execute, completed)
 
     def _bury(self, batch: _Batch, poisoned: list[bool]) -> None:
         """A command whose executors went away again and again may be what kills them (S51)."""

@@ -18,7 +18,7 @@ from ..outbox.operation import Operation
 from ..ports import Clock, Fence, Randomness, Resource
 from .activation import ActivationState, StageClock
 from .authority import Authority
-from .dispatcher import Dispatcher, Proposer
+from .dispatcher import Dispatcher, Executions, Proposer
 from .policy import RetryPolicy
 from .runtime import EffectsRuntime
 
@@ -120,6 +120,7 @@ class Tenure:
         loop: asyncio.AbstractEventLoop,
         stages: StageClock,
         stale_refusals: dict[str, int],
+        executions: Mapping[str, Executions],
     ) -> None:
         self.authority = Authority(token, holder, node_loop.holds_lease)
         self._node_id = node_id
@@ -148,6 +149,7 @@ class Tenure:
                     clock=self._cluster_clock,
                     randomness=randomness,
                     policy=policies[name],
+                    executions=executions[name],
                     on_trouble=lambda error, name=name: self._trouble(name, error),  # type: ignore[misc]
                     on_executed=lambda succeeded, name=name: self._executed(name),  # type: ignore[misc]
                 ),

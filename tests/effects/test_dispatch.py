@@ -401,6 +401,31 @@ def test_concurrency_is_bounded_and_used() -> None:
         assert leader.effects.status()["ledger"]["in_flight"] == 0
 
 
+@pytest.mark.parametrize("guarantee", list(Guarantee))
+def test_s53_an_effect_that_hangs_from_an_earlier_tenure_counts_against_the_bound(guarantee: Guarantee) -> None:
+    """The same node is elected again while an effect of its last term still hangs."""
+    with World(ResourceSpec(guarantee=guarantee), voters=("n1",), seed=24) as world:
+        leader = hold(world, "before")
+        world.submit(leader, "a", wait=Wait.COMMITTED)
+        world.until(lambda: leader.resource.held)
+        leader.loop.step_down("test")
+        world.advance(0.01)
+        assert world.active_leader() is leader
+        leader.resource.hold_before = False
+        (request,) = world.submit(leader, "b")
+        world.advance(1.0)
+        assert request not in world.connection.answers
+        assert leader.resource.running == 1
+        leader.resource.release()
+        assert world.answer(request).status == AnswerStatus.DONE
+        assert leader.resource.running_max == 1
+        assert executed(world).count("a") == 1
+        if guarantee is Guarantee.FENCED:
+            assert world.specs[0].store.refusals[-1].operations == ["a"]
+            world.settle()
+            world.check_store()
+
+
 def test_batches_are_bounded_and_carry_what_is_ready() -> None:
     with World(ResourceSpec(batch_limit=8), seed=19) as world:
         leader = world.active_leader()

@@ -239,9 +239,16 @@ FAULTS = [
     Fault(
         "concurrency not bounded (S53)",
         Dispatcher.pump,
-        "while queue.has_ready and self._running < self._resource.concurrency:",
+        "while queue.has_ready and self._running + others < self._resource.concurrency:",
         "while queue.has_ready:",
         dispatch.test_concurrency_is_bounded_and_used,
+    ),
+    Fault(
+        "concurrency counted by tenure (S53)",
+        Dispatcher.pump,
+        "others = self._executions.under_way - self._executing",
+        "others = 0",
+        lambda: dispatch.test_s53_an_effect_that_hangs_from_an_earlier_tenure_counts_against_the_bound(Guarantee.KEYED),
     ),
     Fault(
         "full speed at once after an activation (S53)",
