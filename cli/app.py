@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+LEFTOVER_THREADS_S = 1.0
+"""How long a process that is done waits for threads that are not."""
+
 _FLAGS = "fencepost.flags"
 _SESSION = "fencepost.session"
 
@@ -294,6 +297,18 @@ def run_async(
     known; the second ends the process at once. Raises :class:`Signalled` after a cancelled end."""
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         return runner.run(_until_signal(make))
+
+
+def end_at_last(code: int) -> threading.Timer:
+    """End this process in :data:`LEFTOVER_THREADS_S`, unless cancelled, whatever its threads still do.
+
+    Everything that has to be closed is closed by then. But Python waits for its threads before it
+    ends, and one that hangs in somebody's database or at the disk never does (S45).
+    """
+    end = threading.Timer(LEFTOVER_THREADS_S, os._exit, [code])
+    end.daemon = True
+    end.start()
+    return end
 
 
 async def _until_signal(make: Callable[[], Coroutine[Any, Any, T]]) -> T:

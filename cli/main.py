@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+import threading
 from typing import NoReturn
 
 import click
 
-from .app import FencepostGroup, RootGroup
+from .app import FencepostGroup, RootGroup, end_at_last
 
 HELP = """A replicated outbox, fenced at the resource: committed commands are executed by the active
 leader, and the late write of a former one is refused where it would land.
@@ -90,5 +91,12 @@ def resource() -> None:
 
 def main() -> NoReturn:
     """The console script. Ends the process with the exit code of interface.md."""
-    fencepost.main(prog_name="fencepost")
-    sys.exit(0)
+    code: object = 1
+    try:
+        fencepost.main(prog_name="fencepost")
+        code = 0
+    except SystemExit as end:
+        code = end.code
+    if threading.active_count() > 1:
+        end_at_last(code if isinstance(code, int) else int(code is not None))
+    sys.exit(code)

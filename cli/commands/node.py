@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import threading
 from collections.abc import Callable
@@ -13,15 +12,12 @@ from typing import Any
 import click
 
 from ...raft.core.errors import ConfigurationError
-from ..app import FencepostCommand, current_session, run_async
+from ..app import FencepostCommand, current_session, end_at_last, run_async
 from ..config import NodeConfiguration, SqliteResourceConfiguration, definitions_digest
 from ..config_file import load
 from ..definitions import check_definitions
 from ..output import Column
 from ..settings import format_duration
-
-LEFTOVER_THREADS_S = 1.0
-"""How long a process whose node has closed waits for threads that still do something."""
 
 
 @click.command(
@@ -53,25 +49,25 @@ def start(ctx: click.Context, path: Path, overrides: tuple[str, ...]) -> None:
     configuration = load(path, overrides=overrides)
     level = "debug" if current_session().settings.verbose else configuration.node.log_level
     configure_logging(level, colored=render.colored(sys.stderr))
-    ctx.exit(run_async(lambda: _run(configuration), loop_factory=_loop_factory()))
+    # An effect that hangs in a thread, or a disk that does, must not hold the loop's own clean-up (S45).
+    ends: list[threading.Timer] = []
 
+    async def run() -> int:
+        from ..compose import run_node
 
-async def _run(configuration: NodeConfiguration) -> int:
-    """Run the node, and see to it that the process ends once the node has.
+        code = 1
+        try:
+            code = await run_node(configuration)
+            return code
+        finally:
+            ends.append(end_at_last(code))
 
-    Every stage of a stop is bounded, but an effect that hangs in a thread, or a disk that does, holds
-    that thread for ever, and Python waits for its threads before it ends (S45).
-    """
-    from ..compose import run_node
-
-    code = 1
     try:
-        code = await run_node(configuration)
-        return code
+        code = run_async(run, loop_factory=_loop_factory())
     finally:
-        end = threading.Timer(LEFTOVER_THREADS_S, os._exit, [code])
-        end.daemon = True
-        end.start()
+        for end in ends:
+            end.cancel()
+    ctx.exit(code)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
