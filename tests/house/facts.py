@@ -112,6 +112,10 @@ LIMITS: dict[str, list[tuple[str, str]]] = {
             "entries in one message to a follower; one larger entry goes alone",
         ),
         ("raft.core.options:Options.in_flight_max", "such messages on their way to one follower"),
+        (
+            "raft.effects.dispatcher:SLOW_START_ATTEMPTS",
+            "attempts in a batch after an activation; doubled as they succeed",
+        ),
         ("raft.outbox.state:EVENTS_KEPT", "elections and activations that are remembered, each"),
     ],
     "The client port": [
