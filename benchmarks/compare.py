@@ -93,7 +93,11 @@ def summarize(samples: dict[tuple[str, int], list[Figures]], submitters: list[in
             if not found:
                 continue
             peer = samples.get(("etcd", count))
-            ratio = statistics.median(ours.rate / theirs.rate for ours, theirs in zip(found, peer)) if peer else None
+            ratio = (
+                statistics.median(ours.rate / theirs.rate for ours, theirs in zip(found, peer, strict=True))
+                if peer
+                else None
+            )
             rows.append(
                 {
                     "submitters": count,

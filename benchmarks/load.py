@@ -21,7 +21,9 @@ from fencepost.transport.client import Client
 WARM_UP = 50
 
 
-async def measure(mode: str, submitters: int, seconds: float, endpoints: list[str], value_bytes: int) -> dict[str, float]:
+async def measure(
+    mode: str, submitters: int, seconds: float, endpoints: list[str], value_bytes: int
+) -> dict[str, float]:
     """Drive ``submitters`` coroutines over one client, each with one operation outstanding."""
     text = json.dumps({"account": "acct-0001", "cents": 12345, "memo": ""}, separators=(",", ":"))
     payload = text.replace('"memo":""', '"memo":"' + "x" * (value_bytes - len(text)) + '"').encode()
