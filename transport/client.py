@@ -112,9 +112,7 @@ class Client:
         A command that fails is yielded with its error and does not stop the others. Leaving the loop
         early gives up waiting for those under way; they may still be executed.
         """
-        return submit_window(
-            lambda command: self._start(command, wait, timeout_s), commands, window=window
-        )
+        return submit_window(lambda command: self._start(command, wait, timeout_s), commands, window=window)
 
     async def propose(self, data: bytes, *, timeout_s: float | None = None) -> Answer:
         """Append ``data`` to the log as an entry of the embedder's own state machine.

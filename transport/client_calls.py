@@ -49,9 +49,7 @@ async def _link_of(engine: Engine, endpoint: Endpoint) -> ClientLink:
     return link
 
 
-async def _ask(
-    engine: Engine, endpoint: Endpoint, method: str, parameters: dict[str, Any], idempotent: bool
-) -> Any:
+async def _ask(engine: Engine, endpoint: Endpoint, method: str, parameters: dict[str, Any], idempotent: bool) -> Any:
     """One call on one endpoint. Raises _NotReached, LinkLost if idempotent, or the node's error."""
     link = await _link_of(engine, endpoint)
     future = engine.call_on(link, method, parameters)
@@ -71,9 +69,7 @@ async def _ask(
         raise
 
 
-def _out_of_time(
-    method: str, timeout_s: float, tried: Sequence[str], idempotent: bool
-) -> FencepostError:
+def _out_of_time(method: str, timeout_s: float, tried: Sequence[str], idempotent: bool) -> FencepostError:
     if idempotent:
         return NoEndpoint(
             f"no endpoint answered {method} within {timeout_s:g} s",
@@ -106,9 +102,7 @@ async def call_one(
         ) from error
 
 
-async def call_any(
-    engine: Engine, method: str, parameters: dict[str, Any], timeout_s: float, idempotent: bool
-) -> Any:
+async def call_any(engine: Engine, method: str, parameters: dict[str, Any], timeout_s: float, idempotent: bool) -> Any:
     try:
         async with asyncio.timeout(timeout_s):
             refusal: FencepostError | None = None

@@ -167,9 +167,7 @@ class Endpoint:
         before anyone who waits for the task."""
         if self._attempt is not None:
             return self._attempt
-        attempt = asyncio.get_running_loop().create_task(
-            self._connect(owner), name=f"fencepost-connect-{self.address}"
-        )
+        attempt = asyncio.get_running_loop().create_task(self._connect(owner), name=f"fencepost-connect-{self.address}")
         self._attempt = attempt
         self.attempt_since_ns = now_ns
 

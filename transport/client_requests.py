@@ -95,9 +95,7 @@ def refusal_of(request: Request, answer: Answer, address: str) -> FencepostError
     next_step = f"fencepost command show {request.operation_id}" if answer.code == "OPERATION_ID_REUSED" else ""
     kind = all_errors().get(answer.code)
     if kind is None:
-        return FencepostError(
-            f"{answer.code}: {message}", tried=tried, next_step=next_step, outcome=Outcome.REFUSED
-        )
+        return FencepostError(f"{answer.code}: {message}", tried=tried, next_step=next_step, outcome=Outcome.REFUSED)
     return kind(message, tried=tried, next_step=next_step, outcome=Outcome.REFUSED)
 
 

@@ -80,9 +80,7 @@ def check_peer_hello(
     _check_peer(local, hello.node_id, hello.instance_id, peers, known_instances)
 
 
-def check_welcome(
-    local: LocalNode, to_node_id: str, welcome: Welcome, *, known_instances: Mapping[str, str]
-) -> None:
+def check_welcome(local: LocalNode, to_node_id: str, welcome: Welcome, *, known_instances: Mapping[str, str]) -> None:
     """Judge the ``Welcome`` of the peer that was dialled. Raises :class:`HandshakeRefused`."""
     _check_version(welcome.version)
     _check_cluster(local, welcome.cluster_id, welcome.incarnation, welcome.node_id)

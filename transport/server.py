@@ -98,9 +98,7 @@ class ConnectionTable:
         self._timer = asyncio.get_running_loop().call_later(self._sweep_s, self._sweep)
         for stranger, sweeps in list(self._strangers.items()):
             if sweeps >= self._handshake_sweeps:
-                self.log.warning(
-                    "handshake_not_finished", port=self.port_kind, remote=stranger.remote_address()
-                )
+                self.log.warning("handshake_not_finished", port=self.port_kind, remote=stranger.remote_address())
                 stranger.abort("no handshake in time")
             else:
                 self._strangers[stranger] = sweeps + 1

@@ -16,9 +16,7 @@ from .memory import MemoryNetwork
 from .samples import local_node
 from .world import DEADLINE_S, Changes, Lines, Proxy, unused_address
 
-LIMITS = PeerLimits(
-    connect_timeout_s=1.0, ping_s=0.05, missed_pings_max=4, backoff_first_s=0.005, backoff_most_s=0.05
-)
+LIMITS = PeerLimits(connect_timeout_s=1.0, ping_s=0.05, missed_pings_max=4, backoff_first_s=0.005, backoff_most_s=0.05)
 """Short intervals, so that what takes seconds takes a fraction of one. No test asserts how long."""
 
 
@@ -134,9 +132,7 @@ class SocketCluster:
         return self.transports[node_id]
 
     def is_connected(self, one: str, other: str) -> bool:
-        return (
-            self.transports[one].links()[other].connected and self.transports[other].links()[one].connected
-        )
+        return self.transports[one].links()[other].connected and self.transports[other].links()[one].connected
 
     async def connected(self) -> None:
         links = [transport.links for transport in self.transports.values()]
@@ -183,4 +179,3 @@ class FakeResolver:
         if host not in self.table:
             raise OSError(f"{host} does not resolve")
         return self.table[host]
-

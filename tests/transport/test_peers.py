@@ -195,9 +195,7 @@ async def test_who_does_not_belong_hears_why_and_no_message_passes(changes: dict
     one, two = await unused_address(), await unused_address()
     handlers = Recorder(), Recorder()
     stranger = local_node("n2")._replace(**changes)
-    good = transport_of(
-        local_node("n1"), one, {"n2": two}, handlers[0], known_instances={"n2": "instance-of-n2"}
-    )
+    good = transport_of(local_node("n1"), one, {"n2": two}, handlers[0], known_instances={"n2": "instance-of-n2"})
     bad = transport_of(stranger, two, {"n1": one}, handlers[1])
     await good.start()
     await bad.start()
