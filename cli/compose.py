@@ -275,10 +275,7 @@ def _make_resources(configuration: NodeConfiguration) -> dict[str, Resource]:
         else:
             resources[name] = PythonResource(
                 name,
-                {
-                    effect: PythonEffect(each.handler, each.timeout_ns)
-                    for effect, each in settings.effects.items()
-                },
+                {effect: PythonEffect(each.handler, each.timeout_ns) for effect, each in settings.effects.items()},
                 guarantee=settings.guarantee,
                 cluster_id=configuration.cluster.id,
                 allow_duplicates=settings.allow_duplicates,
