@@ -64,13 +64,17 @@ class Script:
         assert isinstance(result, SubmitResult)
         return result
 
+    def _changed(self, entry: Activation | Dispatch | Outcome) -> list[Operation]:
+        changed: list[Operation] = self.write(entry)
+        return changed
+
     def activate(self, term: int, *, guarantee: str = "fenced", holder: str = "") -> list[Operation]:
         self.term = term
-        return self.write(Activation(RESOURCE, self.token, holder or f"n{term}", guarantee))
+        return self._changed(Activation(RESOURCE, self.token, holder or f"n{term}", guarantee))
 
     def dispatch(self, *rows: tuple[Operation, int], token: FencingToken | None = None) -> list[Operation]:
         listed = [DispatchRow(operation.index, attempt) for operation, attempt in rows]
-        return self.write(Dispatch(RESOURCE, token or self.token, listed))
+        return self._changed(Dispatch(RESOURCE, token or self.token, listed))
 
     def outcome(
         self,
@@ -84,7 +88,7 @@ class Script:
         token: FencingToken | None = None,
     ) -> list[Operation]:
         row = OutcomeRow(operation.index, attempt, verdict, result, error, next_try_ns)
-        return self.write(Outcome(RESOURCE, token or self.token, [row]))
+        return self._changed(Outcome(RESOURCE, token or self.token, [row]))
 
     def succeed(self, operation: Operation, attempt: int, result: bytes = b"1", **others: Any) -> list[Operation]:
         return self.outcome(operation, attempt, Verdict.SUCCEEDED, result=result, **others)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from fencepost.raft.core.errors import CommandInvalid, UnknownEntry
@@ -79,7 +81,7 @@ def test_a_client_cannot_submit_what_only_a_leader_may_write(entry: OutboxEntry)
         ("payload", b"x" * (PAYLOAD_BYTES_MAX + 1), "payload of 1048577 bytes"),
     ],
 )
-def test_limits(field: str, value: object, why: str) -> None:
+def test_limits(field: str, value: Any, why: str) -> None:
     with pytest.raises(CommandInvalid, match=why):
         decode_submission(encode(COMMAND._replace(**{field: value})))
 
@@ -95,7 +97,7 @@ def test_limits(field: str, value: object, why: str) -> None:
         ("payload", b"x" * PAYLOAD_BYTES_MAX),
     ],
 )
-def test_up_to_the_limit(field: str, value: object) -> None:
+def test_up_to_the_limit(field: str, value: Any) -> None:
     command = COMMAND._replace(**{field: value})
     assert decode_submission(encode(command)) == command
 
