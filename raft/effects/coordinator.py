@@ -116,7 +116,7 @@ class EffectsCoordinator:
         if tenure is None:
             return
         tenure.pump(now)
-        self._arm_wake(tenure.next_wake_ns(), tenure.cluster_time_ns())
+        self._arm_wake(tenure.next_wake_ns(), self._node_loop.cluster_time_ns())
         if self._draining is not None and tenure.idle and not self._draining.done():
             self._draining.set_result(None)
 
@@ -223,7 +223,7 @@ class EffectsCoordinator:
     def _revoke(self) -> None:
         tenure, self._tenure = self._tenure, None
         if self._wake_timer is not None:
-            self._wake_timer.cancel()  # The next tenure's cluster time may stand elsewhere.
+            self._wake_timer.cancel()  # The next leadership's cluster time may stand elsewhere.
             self._wake_timer = None
         if tenure is not None:
             tenure.revoke()

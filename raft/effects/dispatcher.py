@@ -12,7 +12,7 @@ from ..core.errors import DuplicateGeneration, FenceError, FencepostError, Resou
 from ..core.errors import Outcome as OutcomeOf
 from ..outbox.codec import Dispatch, DispatchRow, Outcome, encode
 from ..outbox.operation import TERMINAL, Operation, OperationState
-from ..ports import Attempt, AttemptOutcome, AttemptStatus, Clock, Guarantee, Randomness, Resource
+from ..ports import Attempt, AttemptOutcome, AttemptStatus, Guarantee, Randomness, Resource
 from .authority import Authority
 from .policy import RetryPolicy, judge
 from .queue import DispatchQueue
@@ -68,7 +68,7 @@ class Dispatcher:
         authority: Authority,
         proposer: Proposer,
         runtime: EffectsRuntime,
-        clock: Clock,
+        cluster_time_ns: Callable[[], int],
         randomness: Randomness,
         policy: RetryPolicy,
         executions: Executions,
@@ -79,7 +79,7 @@ class Dispatcher:
         self._authority = authority
         self._proposer = proposer
         self._runtime = runtime
-        self._clock = clock
+        self._cluster_time_ns = cluster_time_ns
         self._randomness = randomness
         self._policy = policy
         self._on_trouble = on_trouble
@@ -124,7 +124,7 @@ class Dispatcher:
         if self._suspended:
             return
         queue = self._queue
-        queue.wake(self._clock.time_ns())
+        queue.wake(self._cluster_time_ns())
         others = self._executions.under_way - self._executing
         while queue.has_ready and self._running + others < self._resource.concurrency:
             if not self._authority.valid():
@@ -223,7 +223,7 @@ class Dispatcher:
             # being leader, even they cannot be proposed here. The successor asks the resource.
             self._end(batch)
             return
-        now = self._clock.time_ns()
+        now = self._cluster_time_ns()
         rows = [
             judge(
                 operation,

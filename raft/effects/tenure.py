@@ -43,29 +43,6 @@ async def bounded(seconds: float, what: str) -> AsyncIterator[None]:
         raise ResourceUnavailable(f"no answer within {seconds:g} s from {what}") from error
 
 
-class ClusterClock:
-    """Cluster time as one leader continues it: ``time_ns`` for deadlines that stand in the log.
-
-    It starts at the last time that was agreed on and then goes with the monotonic clock. The wall
-    clock of a new leader may be behind its predecessor's, or be set: no retry waits for that (S46).
-    """
-
-    def __init__(self, clock: Clock, agreed_ns: int) -> None:
-        """``agreed_ns`` is the cluster time of the last entry, nanoseconds since the Unix epoch."""
-        self._clock = clock
-        self._ahead_ns = max(clock.time_ns(), agreed_ns) - clock.monotonic_ns()
-
-    def monotonic_ns(self) -> int:
-        return self._clock.monotonic_ns()
-
-    def time_ns(self) -> int:
-        return self._clock.monotonic_ns() + self._ahead_ns
-
-    def agree(self, agreed_ns: int) -> None:
-        """An entry of a predecessor says that it is at least this late."""
-        self._ahead_ns = max(self._ahead_ns, agreed_ns - self._clock.monotonic_ns())
-
-
 class NodeLoop(Proposer, Protocol):
     """The part of the node's loop that a tenure needs."""
 
@@ -78,6 +55,9 @@ class NodeLoop(Proposer, Protocol):
 
     def last_leader_contact_ns(self) -> int:
         """When another leader was last heard, monotonic nanoseconds; 0 if never."""
+
+    def cluster_time_ns(self) -> int:
+        """Cluster time as this leader stamps it now: what every deadline in the log is measured by."""
 
     def guarded(self, callback: Callable[_P, None]) -> Callable[_P, None]:
         """``callback`` for a timer or a completion: what it raises there ends the node."""
@@ -128,7 +108,6 @@ class Tenure:
         self._machine = machine
         self._runtime = runtime
         self._clock = clock
-        self._cluster_clock = ClusterClock(clock, machine.cluster_time_ns)
         self._loop = loop
         self._stages = stages
         self._stale_refusals = stale_refusals
@@ -146,7 +125,7 @@ class Tenure:
                     authority=self.authority,
                     proposer=node_loop,
                     runtime=runtime,
-                    clock=self._cluster_clock,
+                    cluster_time_ns=node_loop.cluster_time_ns,
                     randomness=randomness,
                     policy=policies[name],
                     executions=executions[name],
@@ -169,7 +148,6 @@ class Tenure:
                 return []
             # Everything that predecessors committed is applied here now: the barrier (S54).
             self._recovered = True
-            self._cluster_clock.agree(self._machine.cluster_time_ns)
             self._stages.reached("catch-up", self._clock.monotonic_ns())
             for name in self._seats:
                 self._claim(name)
@@ -282,9 +260,6 @@ class Tenure:
     def next_wake_ns(self) -> int:
         times = [wake for seat in self._seats.values() if (wake := seat.dispatcher.next_wake_ns())]
         return min(times, default=0)
-
-    def cluster_time_ns(self) -> int:
-        return self._cluster_clock.time_ns()
 
     def _executed(self, name: str) -> None:
         self._seats[name].claim_failures = 0

@@ -100,6 +100,7 @@ class RaftLoop:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
         self._expire_due = False
+        self._cluster_ahead_ns = clock.time_ns() - clock.monotonic_ns()
 
     # -- life -------------------------------------------------------------------------------------
 
@@ -205,6 +206,14 @@ class RaftLoop:
         self._inbox.append(Campaign(self._clock.monotonic_ns()))
         self._wake()
 
+    def cluster_time_ns(self) -> int:
+        """Cluster time as this leader stamps it now, nanoseconds since the Unix epoch.
+
+        It starts where the log ends and goes on with the monotonic clock: neither a wall clock that
+        is set nor one behind the predecessor's makes a deadline in the log come early or late (S46).
+        """
+        return self._clock.monotonic_ns() + self._cluster_ahead_ns
+
     def holds_lease(self) -> bool:
         """Whether this node leads and a quorum has followed it within the election timeout."""
         return not self._stopped and self.raft.holds_lease(self._clock.monotonic_ns())
@@ -304,7 +313,7 @@ class RaftLoop:
         internal = bool(self._internal_batches)
         self._proposals, self._internal_proposals, self._proposal_bytes = [], [], 0
         self._proposal_batches, self._internal_batches = [], []
-        effects = self.raft.step(Propose(self._clock.monotonic_ns(), self._clock.time_ns(), proposals, internal))
+        effects = self.raft.step(Propose(self._clock.monotonic_ns(), self.cluster_time_ns(), proposals, internal))
         outcome = effects.proposed
         if isinstance(outcome, Accepted):
             index = outcome.first_index
@@ -352,7 +361,10 @@ class RaftLoop:
 
     def _role_changed(self, change: RoleChange) -> None:
         _LOG.info("role changed", role=change.role.value, term=change.term, leader=change.leader, reason=change.reason)
-        if change.role is not Role.LEADER and len(self.waiters):
+        if change.role is Role.LEADER:
+            agreed_ns = max(self._clock.time_ns(), self.raft.log.last_time_ns)
+            self._cluster_ahead_ns = agreed_ns - self._clock.monotonic_ns()
+        elif len(self.waiters):
             self.waiters.leadership_lost(self._clock.monotonic_ns() + 2 * self.raft.options.election_timeout)
         for observer in self._observers:
             observer.role_changed(change)

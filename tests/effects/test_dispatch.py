@@ -16,6 +16,7 @@ from fencepost.raft.ports import AnswerStatus, Attempt, Guarantee, Wait
 from ..node.world import POLICY, ResourceSpec, SimNode, World
 
 SECOND = 1_000_000_000
+NAMES = ("n1", "n2", "n3")
 
 
 def script(faults: dict[str, list[Exception]]) -> dict[str, Callable[[Attempt], bytes]]:
@@ -227,6 +228,24 @@ def test_s46_retries_do_not_wait_for_a_wall_clock_that_was_set(skew_h: int) -> N
                 node.clock.skew_ns = skew_h * 3600 * SECOND
             world.settle_log()
             world.crash(old.name)
+        world.until(lambda: executed(world) == ["p"], within_s=3.0)
+
+
+def test_s46_a_deadline_is_never_further_away_than_it_was_drawn() -> None:
+    """A leader elected while its clock was an hour ahead, then set right: its successor, with the
+    right time, must not wait for that hour."""
+    faults: dict[str, list[Exception]] = {"p": [Retryable("503")]}
+    policy = RetryPolicy(max_attempts=9, backoff_ns=SECOND, backoff_max_ns=SECOND)
+    hour = 3600 * SECOND
+    with World(ResourceSpec(effects=script(faults), policy=policy), seed=25, skews=dict.fromkeys(NAMES, hour)) as world:
+        world.until(lambda: any(node.leads for node in world.up()))
+        for node in world.up():
+            node.clock.skew_ns = 0
+        old = world.active_leader()
+        world.submit(old, "p")
+        world.until(lambda: old.operation("p").state is OperationState.RETRY_WAIT)
+        world.settle_log()
+        world.crash(old.name)
         world.until(lambda: executed(world) == ["p"], within_s=3.0)
 
 

@@ -220,11 +220,10 @@ class Chaos:
             assert spec.store.fences[spec.name].token >= token, "without a claim (S54)"
         accepted = {each.operation_id for each in spec.store.operations}
         before: set[str] = set()
-        tenure = node.effects._tenure
         for attempt in attempts:
             operation = node.machine.operations[attempt.operation_id]
-            if operation.state is OperationState.RETRY_WAIT and tenure is not None:
-                assert operation.next_try_ns <= tenure.cluster_time_ns(), "before its time (S53)"
+            if operation.state is OperationState.RETRY_WAIT and node.leads:
+                assert operation.next_try_ns <= node.loop.cluster_time_ns(), "before its time (S53)"
             for other in node.machine.operations.values():
                 if not attempt.lane or other.lane != attempt.lane or other.index >= attempt.index:
                     continue

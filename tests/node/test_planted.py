@@ -13,7 +13,7 @@ from fencepost.raft.effects.coordinator import EffectsCoordinator
 from fencepost.raft.effects.dispatcher import Dispatcher
 from fencepost.raft.effects.queue import DispatchQueue
 from fencepost.raft.effects.runtime import GuardedRuntime
-from fencepost.raft.effects.tenure import ClusterClock, Tenure
+from fencepost.raft.effects.tenure import Tenure
 from fencepost.raft.node.applier import Applier
 from fencepost.raft.node.loop import RaftLoop
 from fencepost.raft.node.service import ClientService, _SubmissionSink
@@ -175,10 +175,17 @@ FAULTS = [
     ),
     Fault(
         "retries by the wall clock (S46)",
-        ClusterClock.time_ns,
-        "return self._clock.monotonic_ns() + self._ahead_ns",
+        RaftLoop.cluster_time_ns,
+        "return self._clock.monotonic_ns() + self._cluster_ahead_ns",
         "return self._clock.time_ns()",
         lambda: dispatch.test_s46_retries_do_not_wait_for_a_wall_clock_that_was_set(-1),
+    ),
+    Fault(
+        "entries stamped by another clock than deadlines (S46)",
+        RaftLoop._propose,
+        "Propose(self._clock.monotonic_ns(), self.cluster_time_ns(), proposals, internal)",
+        "Propose(self._clock.monotonic_ns(), self._clock.time_ns(), proposals, internal)",
+        dispatch.test_s46_a_deadline_is_never_further_away_than_it_was_drawn,
     ),
     Fault(
         "retry not woken up",
