@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -41,3 +42,20 @@ def test_every_command_is_there() -> None:
 def test_every_code_has_a_place_in_the_runbook() -> None:
     page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     assert sorted(re.findall(r"^### ([A-Z_]+)$", page, re.MULTILINE)) == sorted(EXPLANATIONS)
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as they are made where pages are shown."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda page: page.name
+)
+def test_links_into_a_page_lead_to_a_heading(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if "://" not in target:
+            place = (page.parent / target).resolve() if target else page
+            assert anchor in anchors(place), f"{page.name} links to {target}#{anchor}"
