@@ -60,7 +60,7 @@ async def stale_leader(stage: Stage) -> None:
         "whatever has happened since."
     )
     stage.thaw(node)
-    refusal = await stage.refusal(payment, within_s=10)
+    refusal = await stage.refusal(payment, within_s=5)
     if refusal is None:
         tell.fact("the ledger has no record of a refusal")
     else:
