@@ -16,7 +16,7 @@ from ..raft.core.errors import ConfigurationError, FencepostError
 from ..raft.core.options import Options
 from ..raft.core.step import Raft
 from ..raft.effects.coordinator import EffectsCoordinator
-from ..raft.effects.policy import RetryPolicy
+from ..raft.effects.policy import ActivationPolicy, RetryPolicy
 from ..raft.effects.resources.python import PythonEffect, PythonResource
 from ..raft.effects.resources.sqlite import SqliteResource
 from ..raft.effects.resources.sqlite_effect import SqliteEffect
@@ -124,6 +124,10 @@ class ComposedNode:
             machine=machine,
             resources=self.resources,
             policies=_retry_policies(configuration),
+            activation_policies={
+                name: ActivationPolicy(settings.required, settings.activation_timeout_ns)
+                for name, settings in configuration.resources.items()
+            },
             runtime=self._runtime,
             clock=clock,
             randomness=randomness,
@@ -163,7 +167,7 @@ class ComposedNode:
             waiting_reason=self.effects.waiting_reason,
             leader_address=self._leader_address,
         )
-        service = ClientService(
+        self._service = service = ClientService(
             loop=self.loop,
             machine=machine,
             leader_address=self._leader_address,
@@ -218,9 +222,14 @@ class ComposedNode:
         )
 
     async def drain(self) -> None:
-        """A planned stop: finish what is under way, bounded."""
+        """A planned stop: take nothing new in, finish what is under way, then give up leadership.
+
+        Bounded, so that a hung effect cannot keep the leadership with a node that is going away.
+        """
+        self._service.stop_admitting()
         if not await self.effects.drain(DRAIN_TIMEOUT_S):
             _LOG.warning("effects still under way at the end of the drain", seconds=DRAIN_TIMEOUT_S)
+        self.loop.step_down("the node is stopping")
 
     async def close(self) -> None:
         """Authority first, then connections, then effects, the disk last. Every stage is bounded."""

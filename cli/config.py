@@ -95,7 +95,10 @@ class ResourceSettings:
         "required", BOOL, "whether the node is ready only once this resource is active", default=True
     )
     activation_timeout_ns: int = setting(
-        "activation_timeout", DURATION, "how long a new leader tries to claim it before it says so", default=30 * _S
+        "activation_timeout",
+        DURATION,
+        "how long a required resource may stay away before leadership is handed on",
+        default=30 * _S,
     )
     max_attempts: int = setting(
         "max_attempts", count(1, 1_000_000), "failed attempts after which a command is dead", default=10

@@ -42,8 +42,8 @@ _CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "STORAGE_FULL": (
         "the disk is full",
-        """There is no room for the log. Nothing half-written stays, and the node gives up leadership. Free space or
-        raise the quota; the node goes on when there is room.""",
+        """There is no room for the log. Nothing half-written stays, and the node gives up leadership. The node
+        exits; free space or raise the quota, then start it again.""",
     ),
     "STORAGE_FORMAT_UNKNOWN": (
         "written by a newer version",
@@ -131,9 +131,11 @@ _CATALOGUE: dict[str, tuple[str, str]] = {
         appended. Correct it and submit again.""",
     ),
     "COMMAND_FAILED": (
-        "committed, and definitely not done",
-        """The command is in the log, was executed, and ended in a definite failure: FAILED (the resource refused it
-        for good, for instance by a constraint) or DEAD (its attempts are used up). The effect did not take place.
+        "committed, and ended without success",
+        """The command is in the log and ended. FAILED: the resource refused it for good, for instance by a
+        constraint, and the effect did not take place. DEAD: given up on, its attempts being used up or its executors
+        lost; at a fenced resource the effect did not take place unless the error says that it may have, elsewhere an
+        attempt that timed out may have reached the other side.
         `fencepost command show ID --history` lists the attempts with their errors.""",
     ),
     "CHECK_FAILED": (

@@ -39,12 +39,18 @@ def disk_failure(error: OSError, doing: str, path: Path) -> StorageError:
     )
 
 
+LOST_NODE = (
+    "edit and delete nothing; put the intact directory back if there is one. Otherwise this node is lost: "
+    "the others go on while a majority of them is up; docs/operations.md, 'When something is lost'"
+)
+"""A member cannot be replaced in this version, and a wiped one must not vote under its old name."""
+
+
 def corrupt(path: Path, offset: int, index: int, what: str) -> StorageCorrupt:
     """Damage in the log. ``offset`` in bytes; ``index`` is the one that would have come next."""
     return StorageCorrupt(
         f"{path} is damaged at offset {offset}, log index {index}: {what}",
-        next_step="do not edit the file; remove this node from the cluster and add it again with an empty directory "
-        "and a new node id, or put back the intact disk",
+        next_step=LOST_NODE,
     )
 
 
@@ -52,8 +58,7 @@ def corrupt_file(path: Path, what: str) -> StorageCorrupt:
     """Damage of a file that holds no log entries."""
     return StorageCorrupt(
         f"{path} is damaged at offset 0: {what}",
-        next_step="remove this node from the cluster and add it again with an empty directory and a new node id, "
-        "or put back the intact disk",
+        next_step=LOST_NODE,
     )
 
 

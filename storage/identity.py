@@ -140,7 +140,8 @@ class DataDirectory:
             raise DirectoryMismatch(
                 f"node {node_id} has been known as instance {known} and now comes as {instance_id}: "
                 "its data directory was wiped or replaced",
-                next_step=f"remove {node_id} from the cluster and add the new directory under a new node id",
+                next_step=f"put back the data directory that {node_id} had; "
+                "docs/operations.md, 'When something is lost'",
             )
         instances = {**self._instances, node_id: instance_id}
         write_state(self.disk, self.path / INSTANCES, INSTANCES, instances)

@@ -172,5 +172,5 @@ def _check_peer(
         raise HandshakeRefused(
             f"node {node_id} came with instance {instance_id} of its data directory, but {local.node_id} knows it "
             f"as {known}: its disk was wiped or replaced, and what it had acknowledged may be lost",
-            next_step=f"remove {node_id} from the cluster and add the new disk under a new node id",
+            next_step=f"put back the data directory that {node_id} had; docs/operations.md, 'When something is lost'",
         )

@@ -29,8 +29,9 @@ Probe = Callable[["Client"], Awaitable[tuple[bool, str]]]
 @click.command(
     cls=FencepostCommand,
     examples=("fencepost wait --for ready --timeout 30s", "fencepost wait --for command=order-1001:done"),
-    help="Wait until something holds: leader (a confirmed one), ready (every resource active at a confirmed leader), "
-    "applied=N (every reachable node has applied index N), command=ID:done (it has ended, whichever way; "
+    help="Wait until something holds: leader (a confirmed one), ready (every required resource active "
+    "at a confirmed leader), applied=N (every reachable node has applied index N), "
+    "command=ID:done (it has ended, whichever way; "
     "or a state: command=ID:succeeded). Exit code 8 when it does not within --timeout (default 30s); "
     "3 or 4 when no node or no leader was there at the end.",
 )
@@ -99,7 +100,10 @@ async def _ready(client: Client) -> tuple[bool, str]:
     row = next((row for row in body["nodes"] if row["node"] == leader["node"]), None)
     if row is None or not leader["confirmed"]:
         return False, f"leader {leader['node']} in term {leader['term']} is unconfirmed"
-    waiting = {name: state for name, state in row["activation"].items() if state.upper() != "ACTIVE"}
+    optional = {name for name, resource in row["resources"].items() if not resource.get("required", True)}
+    waiting = {
+        name: state for name, state in row["activation"].items() if state.upper() != "ACTIVE" and name not in optional
+    }
     states = ", ".join(f"{name}:{state}" for name, state in (waiting or row["activation"]).items())
     return not waiting, f"leader {leader['node']} in term {leader['term']}; {states or 'no resources'}"
 

@@ -21,7 +21,7 @@ from ..outbox.operation import Operation, OperationState
 from ..ports import Clock, Fence, Randomness, Resource
 from .activation import ActivationState, StageClock
 from .dispatcher import Executions
-from .policy import RetryPolicy
+from .policy import ActivationPolicy, RetryPolicy
 from .runtime import EffectsRuntime, GuardedRuntime
 from .tenure import ANSWER_TIMEOUT_S, NodeLoop, Tenure, bounded
 
@@ -45,8 +45,10 @@ class EffectsCoordinator:
         clock: Clock,
         randomness: Randomness,
         loop: asyncio.AbstractEventLoop,
+        activation_policies: Mapping[str, ActivationPolicy] | None = None,
     ) -> None:
-        """``holder`` names this process uniquely, also across restarts of the same node."""
+        """``holder`` names this process uniquely, also across restarts of the same node. A resource
+        without an activation policy has the default one: required."""
         self._node_id = node_id
         self._holder = holder
         self._incarnation = incarnation
@@ -64,6 +66,8 @@ class EffectsCoordinator:
         self._wake_timer: asyncio.TimerHandle | None = None
         self._wake_at_ns = 0
         self._draining: asyncio.Future[None] | None = None
+        self._activation_policies = {name: ActivationPolicy() for name in resources} | dict(activation_policies or {})
+        self._hand_ons = dict.fromkeys(self._resources, 0)
         self._executions = {name: Executions() for name in self._resources}
         self.stale_refusals = dict.fromkeys(self._resources, 0)
         """Times that a resource refused this node's token, since it started (requirement 102)."""
@@ -89,6 +93,8 @@ class EffectsCoordinator:
                 stages=self._stages,
                 stale_refusals=self.stale_refusals,
                 executions=self._executions,
+                activation_policies=self._activation_policies,
+                hand_ons=self._hand_ons,
             )
             return
         if self._tenure is not None:
@@ -162,6 +168,7 @@ class EffectsCoordinator:
                 "kind": resource.kind,
                 "guarantee": resource.guarantee.value,
                 "activation": ActivationState.FOLLOWER.value,
+                "required": self._activation_policies[name].required,
                 "token": None,
                 "pending": len(self._machine.pending.get(name, ())),
                 "in_flight": 0,

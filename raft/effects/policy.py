@@ -29,6 +29,21 @@ class RetryPolicy:
         return randomness.between(0, ceiling)
 
 
+@dataclass(frozen=True, slots=True)
+class ActivationPolicy:
+    """What the absence of a resource means for the leader."""
+
+    required: bool = True
+    """Without it the leader is not ready, and hands leadership on in case another node can reach it."""
+    timeout_ns: int = 30_000_000_000
+    """How long it may stay away before that, nanoseconds."""
+
+
+HAND_ONS_MAX = 2
+"""Times in a row that one process hands leadership on because of one resource. After that it is away
+for everybody, and a leader that serves the other resources is worth more than ever new elections."""
+
+
 def judge(
     operation: Operation,
     attempt: int,
@@ -51,6 +66,8 @@ def judge(
     verdict = Verdict.RETRY
     if status == AttemptStatus.NOT_ATTEMPTED:
         verdict = Verdict.NOT_ATTEMPTED
+    elif status == AttemptStatus.FAILED and operation.lost >= policy.lost_max:
+        verdict = Verdict.DEAD  # Given up on rather than refused: it may have been applied.
     elif status == AttemptStatus.FAILED:
         verdict = Verdict.FAILED
     elif status == AttemptStatus.UNKNOWN and guarantee is Guarantee.NAKED:

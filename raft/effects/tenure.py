@@ -19,7 +19,7 @@ from ..ports import Clock, Fence, Randomness, Resource
 from .activation import ActivationState, StageClock
 from .authority import Authority
 from .dispatcher import Dispatcher, Executions, Proposer
-from .policy import RetryPolicy
+from .policy import HAND_ONS_MAX, ActivationPolicy, RetryPolicy
 from .runtime import EffectsRuntime
 
 _P = ParamSpec("_P")
@@ -66,7 +66,17 @@ class NodeLoop(Proposer, Protocol):
 class _Seat:
     """One resource within a tenure."""
 
-    __slots__ = ("claim_failures", "claiming", "dispatcher", "filled", "last_error", "resource", "retry", "state")
+    __slots__ = (
+        "claim_failures",
+        "claiming",
+        "dispatcher",
+        "filled",
+        "last_error",
+        "overdue",
+        "resource",
+        "retry",
+        "state",
+    )
 
     def __init__(self, resource: Resource, dispatcher: Dispatcher) -> None:
         self.resource = resource
@@ -78,6 +88,8 @@ class _Seat:
         self.claim_failures = 0
         """Troubles since the last effect that succeeded: a claim alone does not show that it is well."""
         self.retry: asyncio.TimerHandle | None = None
+        self.overdue: asyncio.TimerHandle | None = None
+        """Fires when a required resource has been away for too long."""
         self.last_error = ""
 
 
@@ -101,6 +113,8 @@ class Tenure:
         stages: StageClock,
         stale_refusals: dict[str, int],
         executions: Mapping[str, Executions],
+        activation_policies: Mapping[str, ActivationPolicy],
+        hand_ons: dict[str, int],
     ) -> None:
         self.authority = Authority(token, holder, node_loop.holds_lease)
         self._node_id = node_id
@@ -111,6 +125,8 @@ class Tenure:
         self._loop = loop
         self._stages = stages
         self._stale_refusals = stale_refusals
+        self._activation_policies = activation_policies
+        self._hand_ons = hand_ons
         self._term_start_index = node_loop.term_start_index()
         self._recovered = False
         self._draining = False
@@ -173,6 +189,10 @@ class Tenure:
         seat.state = ActivationState.DRAINING if self._draining else ActivationState.ACTIVE
         if not self._draining:
             seat.dispatcher.resume()
+        self._hand_ons[name] = 0
+        if seat.overdue is not None:
+            seat.overdue.cancel()
+            seat.overdue = None
         _LOG.info("resource active", resource=name, token=str(self.authority.token))
         if all(other.filled for other in self._seats.values()):
             self._stages.reached("reconcile", self._clock.monotonic_ns())
@@ -190,6 +210,10 @@ class Tenure:
             seat.retry = None
         seat.claiming = True
         seat.state = ActivationState.FENCING
+        policy = self._activation_policies[name]
+        if policy.required and seat.overdue is None:
+            overdue = self._node_loop.guarded(self._overdue)
+            seat.overdue = self._loop.call_later(policy.timeout_ns / 1e9, overdue, name)
         token, holder, resource = self.authority.token, self.authority.holder, seat.resource
 
         async def claim() -> Fence | None:
@@ -251,6 +275,18 @@ class Tenure:
         _LOG.warning("resource not active", resource=name, code=code, error=str(error), retry_s=delay)
         seat.retry = self._loop.call_later(delay, self._node_loop.guarded(self._claim), name)
 
+    def _overdue(self, name: str) -> None:
+        """A required resource has stayed away past its bound: another node may reach it (semantics 6.8)."""
+        if self.authority.revoked:
+            return
+        seat = self._seats[name]
+        seat.overdue = None
+        hand_on = self._hand_ons[name] < HAND_ONS_MAX
+        _LOG.error("required resource away", resource=name, error=seat.last_error, hands_on=hand_on)
+        if hand_on:
+            self._hand_ons[name] += 1
+            self._node_loop.step_down(f"required resource {name} is not active: {seat.last_error}")
+
     # -- acting -----------------------------------------------------------------------------------
 
     def pump(self, now: int) -> None:
@@ -296,9 +332,10 @@ class Tenure:
         for seat in self._seats.values():
             seat.state = ActivationState.REVOKED
             seat.dispatcher.suspend()
-            if seat.retry is not None:
-                seat.retry.cancel()
-                seat.retry = None
+            for timer in (seat.retry, seat.overdue):
+                if timer is not None:
+                    timer.cancel()
+            seat.retry = seat.overdue = None
 
     def status(self, name: str) -> dict[str, Any]:
         seat = self._seats[name]

@@ -73,10 +73,15 @@ class ClientService:
         self._answers: dict[Connection, list[Answer]] = {}
         self._done_waiters: dict[int, list[_DoneWaiter]] = {}
         self._done_expire_at = 0
+        self._draining = False
         self._closed: set[Connection] = set()
         """Connections that went away in this turn: nobody waits there any more."""
 
     # -- RequestHandler ---------------------------------------------------------------------------
+
+    def stop_admitting(self) -> None:
+        """The node is going away: take nothing new in. Questions and replays are answered still."""
+        self._draining = True
 
     def submit(self, connection: Connection, requests: list[SubmitRequest]) -> None:
         keys: list[_Key] = []
@@ -98,7 +103,9 @@ class ClientService:
                 continue
             keys.append(_Key(connection, request_id, wait))
             data.append(body)
-        if keys and sum(map(len, self._machine.pending.values())) >= PENDING_MAX:
+        if keys and self._draining:
+            self.answer_all(keys, AnswerStatus.RETRY, "NOT_LEADER", "")
+        elif keys and sum(map(len, self._machine.pending.values())) >= PENDING_MAX:
             self.answer_all(keys, AnswerStatus.RETRY, "BUSY", f"{PENDING_MAX} commands wait for their outcome")
         elif keys:
             self._loop.propose(EntryKind.OUTBOX, data, self._submissions, keys)
@@ -114,7 +121,9 @@ class ClientService:
                 continue
             keys.append(_Key(connection, request_id, Wait.COMMITTED))
             data.append(body)
-        if keys:
+        if keys and self._draining:
+            self.answer_all(keys, AnswerStatus.RETRY, "NOT_LEADER", "")
+        elif keys:
             self._loop.propose(EntryKind.EMBEDDED, data, self._proposals, keys)
         self._turn_or_flush()
 

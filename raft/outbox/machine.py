@@ -245,6 +245,8 @@ class OutboxMachine(OutboxState):
         return changed
 
     def _apply_election(self, entry: Entry, election: Election) -> None:
+        if self.elections and self.elections[-1].election.token == election.token:
+            self.elections.pop()  # The same change of leader, now with the stages that came after.
         self.elections.append(ElectionRecord(entry.index, entry.time_ns, election))
 
     # -- bookkeeping -------------------------------------------------------------------------------

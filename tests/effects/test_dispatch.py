@@ -153,7 +153,7 @@ def test_s51_a_command_whose_executors_vanish_again_and_again_is_given_up() -> N
         for node in world.up():
             node.resource.hold_before = False
         leader = world.active_leader()
-        world.until(lambda: leader.operation("killer").state is OperationState.FAILED)
+        world.until(lambda: leader.operation("killer").state is OperationState.DEAD)
         assert "every executor went away" in leader.operation("killer").error
         world.done(leader, "innocent")
         assert executed(world) == ["innocent"]

@@ -23,7 +23,7 @@ from fencepost.raft.core.messages import Message
 from fencepost.raft.core.options import MILLISECOND, Options
 from fencepost.raft.core.step import Raft
 from fencepost.raft.effects.coordinator import EffectsCoordinator
-from fencepost.raft.effects.policy import RetryPolicy
+from fencepost.raft.effects.policy import ActivationPolicy, RetryPolicy
 from fencepost.raft.effects.resources.memory import Effect, FakeResource, MemoryStore
 from fencepost.raft.effects.runtime import LocalRuntime
 from fencepost.raft.node.applier import Applier
@@ -43,6 +43,7 @@ ELECTION_S = 0.3
 OPTIONS = Options(
     election_timeout=300 * MILLISECOND, heartbeat_interval=50 * MILLISECOND, stall_bound=300 * MILLISECOND
 )
+ACTIVATION = ActivationPolicy()
 POLICY = RetryPolicy(max_attempts=4, backoff_ns=50 * MILLISECOND, backoff_max_ns=2000 * MILLISECOND)
 
 
@@ -87,8 +88,10 @@ class ResourceSpec:
         batch_limit: int = 512,
         concurrency: int = 1,
         policy: RetryPolicy = POLICY,
+        activation: ActivationPolicy = ACTIVATION,
     ) -> None:
         self.name = name
+        self.activation = activation
         self.store = MemoryStore()
         self.policy = policy
         self._effects = effects
@@ -158,6 +161,7 @@ class SimNode:
             machine=self.machine,
             resources={key: as_resource(resource) for key, resource in self.resources.items()},
             policies={spec.name: spec.policy for spec in world.specs},
+            activation_policies={spec.name: spec.activation for spec in world.specs},
             runtime=self.runtime,
             clock=self.clock,
             randomness=world,
