@@ -12,6 +12,8 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Protocol
 
+from ..core.errors import ResourceUnavailable
+
 Completion = Callable[[Any, BaseException | None], None]
 """Called on the node's loop with a result or an error."""
 
@@ -48,6 +50,7 @@ class ThreadRuntime:
         self._close_timeout_s = close_timeout_s
         self._loop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
         self._thread = threading.Thread(target=self._main, name="fencepost-effects", daemon=True)
         self._thread.start()
 
@@ -57,6 +60,10 @@ class ThreadRuntime:
         self._loop.close()
 
     def run(self, work: Callable[[], Coroutine[Any, Any, Any]], done: Completion) -> None:
+        if self._closed:
+            # Only a node that is stopping gets here; it must not fail over what it will never do.
+            self._node_loop.call_soon(done, None, ResourceUnavailable("effects have ended on this node"))
+            return
         self._loop.call_soon_threadsafe(self._start, work, done)
 
     def _start(self, work: Callable[[], Coroutine[Any, Any, Any]], done: Completion) -> None:
@@ -79,7 +86,8 @@ class ThreadRuntime:
             for task in self._tasks:
                 task.cancel()
 
-        if self._thread.is_alive():
+        if not self._closed:  # A flag rather than the thread's life, which may end between two lines.
+            self._closed = True
             self._loop.call_soon_threadsafe(cancel)
             deadline = asyncio.get_running_loop().time() + self._close_timeout_s
             while self._tasks and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - another loop's

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fencepost.raft.core.errors import ResourceUnavailable
 from fencepost.raft.effects.runtime import EffectsRuntime, LocalRuntime, ThreadRuntime
 
 
@@ -108,3 +109,16 @@ async def test_completions_for_a_loop_that_is_gone_are_dropped() -> None:
     await asyncio.to_thread(ended.wait, 20)
     await runtime.close()
     assert not runtime._tasks
+
+
+async def test_work_for_an_ended_runtime_is_answered_and_fails_nobody() -> None:
+    runtime = ThreadRuntime(asyncio.get_running_loop())
+    await runtime.close()
+    heard: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
+
+    async def work() -> None:
+        raise AssertionError("never started")
+
+    runtime.run(work, lambda result, error: heard.set_result(error))
+    async with asyncio.timeout(10):
+        assert isinstance(await heard, ResourceUnavailable)
