@@ -223,9 +223,14 @@ class RootGroup(FencepostGroup):
         except FencepostError as error:
             error_renderer(arguments).error(error)
             return error.exit_code
+        except click.exceptions.NoArgsIsHelpError as error:
+            # A group without a command: its help is the whole answer, and no error beside it.
+            click.echo(error.format_message(), err=True)
+            return UsageProblem.exit_code
         except click.UsageError as error:
             context = error.ctx.command_path if error.ctx is not None else prog_name
-            usage = UsageProblem(f"{error.format_message()}; nothing was sent", next_step=f"{context} --help")
+            said = error.format_message().rstrip(".")
+            usage = UsageProblem(f"{said}; nothing was sent", next_step=f"{context} --help")
             error_renderer(arguments).error(usage)
             return usage.exit_code
         except (click.Abort, KeyboardInterrupt):

@@ -90,7 +90,7 @@ def resource() -> None:
 
 
 def main() -> NoReturn:
-    """The console script. Ends the process with the exit code of interface.md."""
+    """The console script. Ends the process with an exit code that ``fencepost --help`` lists."""
     code: object = 1
     try:
         fencepost.main(prog_name="fencepost")

@@ -164,14 +164,14 @@ class Renderer:
             self._err(text)
 
     def warning(self, text: str) -> None:
+        """Something that is wrong beside the result. Said with ``-q`` too."""
         if self.machine:
-            self.notice(text, kind="Warning")
+            self._err(json.dumps({"apiVersion": API_VERSION, "kind": "Warning", "message": text}))
         else:
             self._err(f"{self.style('warning', '33', sys.stderr)}: {text}")
 
     def error(self, error: FencepostError) -> None:
-        """The error as interface.md shows it: code, whether anything was committed, what each place
-        answered, what to type next."""
+        """An error: its code, whether anything was committed, what each place answered, what to type next."""
         if self.machine:
             body = {**error.as_dict(), "committed": committed(error), "exit_code": error.exit_code}
             self._err(json.dumps({"apiVersion": API_VERSION, "kind": "Error", "error": body}, ensure_ascii=False))

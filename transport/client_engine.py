@@ -299,6 +299,9 @@ class Engine:
         if answer.status == _UNKNOWN:
             request.uncertain = True
             request.why = f"{link.endpoint.address} does not know: {answer.detail or answer.code}"
+            # It leads no more, or is cut off from whoever does: asked again, it would join the running
+            # command again and never hear its outcome.
+            self.endpoints.move_on_from(link.endpoint)
             if request.proposal:
                 self._fail(request, failure_of(request, self.endpoints.tried()))
                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Sequence
 
 from ..raft.core.errors import (
@@ -67,6 +68,11 @@ class Request:
         self.last_code = ""
 
 
+def _show(operation_id: str) -> str:
+    """The command to type next. Ids may hold whatever can be printed, and a shell reads it."""
+    return f"fencepost command show {shlex.quote(operation_id)}"
+
+
 def failure_of(request: Request, tried: Sequence[str]) -> OutcomeUnknown:
     """The end of a request that may have been executed."""
     if request.why:
@@ -84,7 +90,7 @@ def failure_of(request: Request, tried: Sequence[str]) -> OutcomeUnknown:
     return OutcomeUnknown(
         f"operation {request.operation_id} may have been executed: {why}",
         tried=tried,
-        next_step=f"fencepost command show {request.operation_id}",
+        next_step=_show(request.operation_id),
     )
 
 
@@ -92,7 +98,7 @@ def refusal_of(request: Request, answer: Answer, address: str) -> FencepostError
     """The error of a REFUSED answer, as the class of its code."""
     message = answer.detail or answer.code
     tried = [f"{address}  refused it: {message}"]
-    next_step = f"fencepost command show {request.operation_id}" if answer.code == "OPERATION_ID_REUSED" else ""
+    next_step = _show(request.operation_id) if answer.code == "OPERATION_ID_REUSED" else ""
     kind = all_errors().get(answer.code)
     if kind is None:
         return FencepostError(f"{answer.code}: {message}", tried=tried, next_step=next_step, outcome=Outcome.REFUSED)

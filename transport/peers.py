@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..raft.core.errors import FencepostError, FrameInvalid, HandshakeRefused, TransportError
+from ..raft.core.errors import FencepostError, FrameInvalid, HandshakeRefused, StorageError, TransportError
 from ..raft.core.messages import AppendEntries, Message
 from ..raft.ports import Clock, PeerHandler, Randomness
 from .address import Resolver, ThreadResolver
@@ -89,8 +89,9 @@ class PeerTransport:
 
     ``listen`` and the values of ``peers`` are ``host:port``. ``known_instances`` are the instance ids
     by which peers were met before, and ``remember_instance(node_id, instance_id)`` makes a new one
-    durable before the peer is admitted (scenario S21). ``on_failure`` hears of a task that died, which
-    is a bug; without it the event loop's exception handler does.
+    durable before the peer is admitted (scenario S21). ``on_failure`` hears of what ends the node: a
+    task that died, which is a bug (without it the event loop's exception handler hears of that), and a
+    disk that failed under ``remember_instance``.
     """
 
     def __init__(
@@ -255,6 +256,12 @@ class PeerTransport:
         if self._remember_instance is not None:
             try:
                 self._remember_instance(peer, instance_id)
+            except StorageError as error:
+                if type(error) is StorageError and self._on_failure is not None:
+                    # A failed write or sync is final for the process (S12): tried again at the next
+                    # dial it might pass, and the disk still not know the peer. No space is not final.
+                    self._on_failure(error)
+                raise
             except OSError as error:
                 raise HandshakeRefused(f"the instance of {peer} could not be recorded: {error}") from error
         self._known_instances[peer] = instance_id

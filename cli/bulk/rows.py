@@ -57,7 +57,7 @@ def parse_row(line: int, raw: bytes, resource: str, effect: str, fields: Fields)
         lane = _lane(value, fields)
         payload = value if not fields.payload else find(value, fields.payload)
         if payload is _MISSING:
-            raise CommandInvalid(f"no payload: the line has no {fields.payload}")
+            raise CommandInvalid(f"the line has no {fields.payload!r}, where --payload-field looks for the payload")
         command = Command(operation_id, resource, effect, lane, canonical(payload))
         check_command(command)
     except CommandInvalid as error:
@@ -80,7 +80,7 @@ def find(value: Any, path: str) -> Any:
 def _name(value: Any, path: str, what: str) -> str:
     found = find(value, path)
     if found is _MISSING or found is None or found == "":
-        raise CommandInvalid(f"no {what}: the line has no {path}")
+        raise CommandInvalid(f"the line has no {path!r}, where --{what}-field looks for the {what}")
     if isinstance(found, bool) or not isinstance(found, (str, int)):
         raise CommandInvalid(f"the {what} at {path} is {type(found).__name__}, not a text")
     return str(found)
@@ -92,7 +92,7 @@ def _lane(value: Any, fields: Fields) -> str:
     found = find(value, fields.lane)
     if found is _MISSING or found is None or found == "":
         if fields.lane_required:
-            raise CommandInvalid(f"no lane: the line has no {fields.lane}")
+            raise CommandInvalid(f"the line has no {fields.lane!r}, where --lane-field looks for the lane")
         return ""
     return _name(value, fields.lane, "lane")
 

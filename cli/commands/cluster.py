@@ -35,6 +35,7 @@ _RESOURCE_EXAMPLE = """
         "fencepost cluster init --nodes n1=127.0.0.1:7001,n2=127.0.0.1:7002,n3=127.0.0.1:7003 --out cluster",
         "fencepost cluster init --nodes n1=127.0.0.1:7001 --out single --resources resources.toml",
     ),
+    short_help="Write the configuration files of a cluster.",
     help="Write one configuration file per node, and a client file, into a folder. The address of a node is the "
     f"one its peers use; clients use the port {CLIENT_PORT_OFFSET} above it. Nothing is overwritten.",
 )

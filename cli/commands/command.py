@@ -66,11 +66,15 @@ async def _list(session: Session, filters: Mapping[str, Any], limit: int, after:
     footer = [f"more: --after-index {following}"] if more else []
     body = {"items": found, "next_after_index": following if more else None}
     render.show("CommandList", body, _list_columns(render), rows="items", footer=footer)
+    if more and render.format in ("tsv", "jsonl"):
+        # Rows alone have no place to say that they are not all of them.
+        render.notice(footer[0])
 
 
 @click.command(
     cls=FencepostCommand,
     examples=("fencepost command show order-1001", "fencepost command show order-1001 --history"),
+    short_help="One command, with --history step by step.",
     help="One command: its state, result, and with --history every step with attempt and token.",
 )
 @click.argument("operation_id", metavar="ID")
@@ -136,6 +140,7 @@ def _history_columns(render: Renderer) -> list[Column]:
 @click.command(
     cls=FencepostCommand,
     examples=("fencepost command watch order-1001", "fencepost command watch order-1001 --timeout 10s -o jsonl"),
+    short_help="Follow one command to its end.",
     help="Print every step of one command until it has ended. Exit code 0 when it succeeded, 8 when it failed or "
     "did not end within --timeout (default: no limit).",
 )

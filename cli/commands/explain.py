@@ -16,6 +16,7 @@ from ..settings import did_you_mean
 @click.command(
     cls=FencepostCommand,
     examples=("fencepost explain OUTCOME_UNKNOWN", "fencepost explain"),
+    short_help="What an error code means, and what to do.",
     help="What an error code means, whether anything was committed, and what to do. Without CODE: all of them.",
 )
 @click.argument("code", required=False)

@@ -83,6 +83,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     "check-config",
     cls=FencepostCommand,
     examples=("fencepost node check-config n1.toml", "fencepost node check-config n1.toml -o json"),
+    short_help="Check a node's configuration file.",
     help="Check a node's configuration file without starting anything: every problem with its line, and whether "
     "the SQL of each effect is understood.",
 )

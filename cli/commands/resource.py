@@ -23,6 +23,7 @@ _COLUMNS = (
 @click.command(
     cls=FencepostCommand,
     examples=("fencepost resource fences", "fencepost resource fences -o json"),
+    short_help="The fence of every resource.",
     help="The fence of every resource, as the leader reads it there: token (incarnation.term), holder, activation.",
 )
 def fences() -> None:

@@ -84,13 +84,16 @@ def submit(ctx: click.Context, /, resource: str, effect: str, payload: str, bulk
             "--id" if name == "operation_id" else f"--{name.replace('_', '-')}" for name in sorted(misplaced)
         )
         raise UsageProblem(f"{names}: only {'without' if bulk else 'with'} --bulk; nothing was sent")
+    if options["operation_id"] == "":
+        # Most likely a variable that is not set. With a made-up id, trying again would act twice.
+        raise UsageProblem("--id is empty; nothing was sent", next_step="leave --id out to have an id made")
     if bulk:
         if payload != "-" and not payload.startswith("@"):
             raise UsageProblem("--bulk reads JSON lines: give @FILE, or - for stdin; nothing was sent")
         code = run_async(lambda: _submit_bulk(session, resource, effect, payload, wait, options))
         ctx.exit(code)
     command = Command(
-        options["operation_id"] or new_operation_id(), resource, effect, options["lane"],
+        new_operation_id() if options["operation_id"] is None else options["operation_id"], resource, effect, options["lane"],
         canonical(parse_json(read_text(payload))),
     )  # fmt: skip
     check_command(command)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...raft.core.errors import CheckFailed, FencepostError, NotFound
-from ...raft.outbox.operation import TERMINAL
+from ...raft.outbox.operation import TERMINAL, OperationState
 from ..app import FencepostCommand, Session, UsageProblem, current_session, run_async
 from ..output import Column
+from ..settings import did_you_mean
 from .command import get_command
 from .status import raise_for, summarise
 
@@ -26,9 +27,14 @@ Probe = Callable[["Client"], Awaitable[tuple[bool, str]]]
 """Whether it holds now, and what was found."""
 
 
+class Never(Exception):
+    """What was waited for cannot hold any more; the text says what was found."""
+
+
 @click.command(
     cls=FencepostCommand,
     examples=("fencepost wait --for ready --timeout 30s", "fencepost wait --for command=order-1001:done"),
+    short_help="Wait until the cluster or a command is ready.",
     help="Wait until something holds: leader (a confirmed one), ready (every required resource active "
     "at a confirmed leader), applied=N (every reachable node has applied index N), "
     "command=ID:done (it has ended, whichever way; "
@@ -52,6 +58,12 @@ def parse_condition(text: str) -> Probe:
         return lambda client: _applied(client, int(value))
     identity, colon, state = value.rpartition(":")
     if what == "command" and colon and identity and state:
+        states = ("done", *(known.value for known in OperationState))
+        if state not in states:
+            raise UsageProblem(
+                f"--for {text}: no state {state!r}{did_you_mean(state, states)}; nothing was sent",
+                next_step=f"one of: {', '.join(states)}",
+            )
         return lambda client: _command(client, identity, state)
     raise UsageProblem(f"--for {text}: write leader, ready, applied=N or command=ID:done; nothing was sent")
 
@@ -73,6 +85,8 @@ async def _wait(session: Session, condition: str, probe: Probe) -> None:
                 except FencepostError as failed:
                     error = failed
                 await asyncio.sleep(POLL_S)
+    except Never as end:
+        raise CheckFailed(f"{condition} can no longer hold; {end}", next_step="fencepost status") from None
     except TimeoutError:
         if error is not None:
             raise error from None
@@ -116,4 +130,8 @@ async def _applied(client: Client, index: int) -> tuple[bool, str]:
 
 async def _command(client: Client, identity: str, state: str) -> tuple[bool, str]:
     now = str((await get_command(client, identity))["state"])
-    return (now in TERMINAL if state == "done" else now == state), f"command {identity} is {now}"
+    found = f"command {identity} is {now}"
+    if now in TERMINAL and state not in ("done", now):
+        # It has ended, and otherwise than was asked for: waiting longer changes nothing.
+        raise Never(found)
+    return (now in TERMINAL if state == "done" else now == state), found

@@ -32,6 +32,7 @@ TITLES = {
 @click.command(
     cls=FencepostCommand,
     examples=("fencepost demo", "fencepost demo --scenario crash-loop --keep demo --seed 7"),
+    short_help="Watch a frozen leader's late write refused.",
     help="Start real processes and a SQLite ledger on this machine, submit payments, do something bad to the leader, "
     "and prove from what is left on disk that each payment took effect exactly once. Takes about 15 s. "
     "Exit code 0 with a verdict; 8 when anything that was to be shown does not hold.",

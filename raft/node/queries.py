@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ..core.errors import CommandInvalid, NotFound
+from ..core.errors import CommandInvalid, NotFound, NotLeader
 from ..core.events import Role
 from ..core.progress import ProgressState
 from ..core.token import FencingToken
@@ -100,6 +100,14 @@ class NodeQueries:
     def command_get(self, parameters: dict[str, Any]) -> dict[str, Any]:
         operation_id = str(parameters.get("id", ""))
         operation = self._machine.operations.get(operation_id)
+        if operation is None and not self._knows_every_command():
+            # Whoever asks may be about to do it again under another id, because nobody knows this one:
+            # a follower, a leader that was cut off, or one that has not caught up cannot tell (S29, S30).
+            raise NotLeader(
+                f"no command {operation_id!r} is applied on node {self._identity['node_id']}, "
+                "which is not the leader or does not know yet what others have committed",
+                next_step="ask again, or another node",
+            )
         if operation is None:
             raise NotFound(
                 f"no command {operation_id!r} is applied on node {self._identity['node_id']}",
@@ -120,6 +128,10 @@ class NodeQueries:
             for row in operation.history
         ]
         return body
+
+    def _knows_every_command(self) -> bool:
+        """Whether what was committed before this moment is applied here, as far as the lease tells."""
+        return self._loop.holds_lease() and self._loop.applier.last_applied >= self._loop.term_start_index()
 
     def _summary(self, operation: Operation) -> dict[str, Any]:
         return {

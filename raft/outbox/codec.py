@@ -164,11 +164,13 @@ def check_command(command: Command) -> None:
 def _check_name(what: str, value: str, limit: int, *, required: bool) -> None:
     if required and not value:
         raise CommandInvalid(f"{what} is empty")
-    # Most names are short ASCII: the length in characters bounds the bytes from below.
+    # First: what can be printed can be encoded, and a lone surrogate (bytes of a command line that
+    # are no text) can be neither.
+    if not value.isprintable():
+        raise CommandInvalid(f"{what} {value[:limit]!r} has characters that cannot be printed")
+    # Most names are short: four bytes a character bound them from above.
     if len(value) * 4 > limit and len(value.encode()) > limit:
         raise CommandInvalid(f"{what} of {len(value.encode())} bytes; the limit is {limit} bytes")
-    if not value.isprintable():
-        raise CommandInvalid(f"{what} {value!r} has characters that cannot be printed")
 
 
 def canonical_json(value: Any) -> bytes:

@@ -11,7 +11,7 @@ from fencepost.raft.outbox.codec import PAYLOAD_BYTES_MAX, Command, encode
 from fencepost.raft.outbox.operation import OperationState
 from fencepost.raft.ports import AnswerStatus, SubmitRequest, Wait
 
-from .world import ELECTION_S, FakeConnection, ResourceSpec, World
+from .world import ELECTION_S, FakeConnection, ResourceSpec, SimNode, World
 
 
 def test_waits_accepted_committed_done() -> None:
@@ -450,6 +450,36 @@ def test_bad_parameters_are_the_callers_error(method: str, parameters: dict[str,
         else:
             assert world.connection.errors[request].code == code
         assert not leader.loop.failed.done()
+
+
+def test_s29_s30_only_a_leader_that_has_caught_up_says_that_there_is_no_such_command() -> None:
+    """Told "not found", a submitter does it again under another id. Whoever cannot know must not say it."""
+    with World(seed=24) as world:
+
+        def code(node: SimNode, operation_id: str) -> str:
+            request = world.call(node, "command.get", id=operation_id)
+            world.until(lambda: request in world.connection.errors)
+            return world.connection.errors[request].code
+
+        old = world.active_leader()
+        follower = next(node for node in world.up() if node is not old)
+        assert code(old, "never") == "NOT_FOUND"
+        assert code(follower, "never") == "NOT_LEADER"
+        world.isolate(old.name)
+        new = world.active_leader(other_than=old.name)
+        world.done(new, "a")
+        assert code(old, "a") == "NOT_LEADER"
+        # Committed by the leader that died, and its successor has only just been elected.
+        world.heal()
+        world.settle()
+        world.crash(new.name)
+        world.until(lambda: any(node.leads for node in world.up()))
+        elected = next(node for node in world.up() if node.leads)
+        assert elected.applier.last_applied < elected.raft.term_start_index
+        elected.service.call(world.connection, 10_000, "command.get", {"id": "never"})
+        assert world.connection.errors[10_000].code == "NOT_LEADER"
+        world.active_leader()
+        assert code(elected, "never") == "NOT_FOUND"
 
 
 def test_a_question_with_a_bug_is_answered_and_ends_nothing() -> None:

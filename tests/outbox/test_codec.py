@@ -23,6 +23,7 @@ from fencepost.raft.outbox.codec import (
     OutcomeRow,
     StageSeconds,
     canonical_json,
+    check_command,
     decode,
     decode_submission,
     digest,
@@ -100,6 +101,13 @@ def test_limits(field: str, value: Any, why: str) -> None:
 def test_up_to_the_limit(field: str, value: Any) -> None:
     command = COMMAND._replace(**{field: value})
     assert decode_submission(encode(command)) == command
+
+
+@pytest.mark.parametrize("length", [1, 70, OPERATION_ID_BYTES_MAX])
+def test_a_name_that_is_no_text_is_the_submitters_error(length: int) -> None:
+    """Bytes of a command line that are no UTF-8 arrive as lone surrogates, at any length."""
+    with pytest.raises(CommandInvalid, match="cannot be printed"):
+        check_command(COMMAND._replace(operation_id="x" * (length - 1) + "\udcff"))
 
 
 def test_the_digest_stands_for_everything_but_the_id() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from contextlib import AsyncExitStack
 
 import pytest
@@ -258,6 +259,23 @@ async def test_once_unknown_a_later_no_does_not_make_it_certain() -> None:
         assert caught.value.exit_code == 5
 
 
+async def test_a_node_that_does_not_know_is_not_asked_for_ever() -> None:
+    """A node that was cut off holds the running command and joins whoever asks for it, but hears no
+    outcome. Another node leads, and knows."""
+    async with FakeNode("n1", script=UNKNOWN) as cut_off, FakeNode("n2", ledger=cut_off.ledger) as leader:
+        async with client_of(cut_off.address, leader.address, timeout_s=5.0) as client:
+            assert (await client.submit(command())).status == AnswerStatus.DONE
+        assert len(cut_off.submissions) == 1
+
+
+@pytest.mark.parametrize("operation_id", ["order 7; reboot", "it's", "$(id)"])
+async def test_the_command_to_type_next_can_be_typed_as_it_stands(operation_id: str) -> None:
+    async with FakeNode(script=UNKNOWN) as node, client_of(node.address, timeout_s=0.3) as client:
+        with pytest.raises(OutcomeUnknown) as caught:
+            await client.submit(command(operation_id))
+        assert shlex.split(caught.value.next_step) == ["fencepost", "command", "show", operation_id]
+
+
 async def test_timeouts_of_different_lengths_are_kept_apart() -> None:
     # A sweep an hour from now: only the shorter deadline can bring it forward.
     async with FakeNode(script=silent) as node, client_of(node.address, sweep_s=3600.0) as client:
@@ -281,6 +299,18 @@ async def test_a_lost_reply_is_asked_for_again_and_executed_once() -> None:
         assert answer.replayed
         assert node.ledger.effects == ["before", "op-1"]
         assert [request.data for request in node.submissions[1:]] == [encode(command("op-1"))] * 2
+
+
+async def test_after_a_lost_reply_a_later_no_does_not_make_it_certain() -> None:
+    """The dangerous lie: "not committed, safe to retry" about a command that was executed."""
+    async with FakeNode() as node, Proxy(node.address) as proxy, client_of(proxy.address, timeout_s=0.6) as client:
+        await client.call("status", {})
+        node.once, node.script = [done], follow
+        proxy.reset_on_reply = True
+        with pytest.raises(OutcomeUnknown):
+            await client.submit(command())
+        assert node.ledger.effects == ["op-1"]
+        assert len(node.submissions) > 1
 
 
 async def test_a_proposal_whose_reply_is_lost_is_unknown_and_not_repeated() -> None:

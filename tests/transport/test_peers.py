@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fencepost.raft.core.entry import Entry
-from fencepost.raft.core.errors import StorageError
+from fencepost.raft.core.errors import StorageError, StorageFull
 from fencepost.raft.core.messages import AppendEntries, PreVote
 from fencepost.raft.ports import PeerHandler
 from fencepost.transport import codec, peers
@@ -220,14 +220,19 @@ async def test_the_first_meeting_is_remembered_before_anything_passes() -> None:
         assert remembered == {"n1": "instance-of-n1", "n2": "instance-of-n2"}
 
 
-async def test_a_peer_that_cannot_be_remembered_is_not_let_in() -> None:
-    def fail(node_id: str, instance_id: str) -> None:
-        raise StorageError("no space for it")
+@pytest.mark.parametrize(("kind", "final"), [(StorageFull, False), (StorageError, True)])
+async def test_a_peer_that_cannot_be_remembered_is_not_let_in(kind: type[StorageError], final: bool) -> None:
+    """And a disk that failed ends the node: the next try might pass without the disk knowing (S12)."""
+    failures: list[BaseException] = []
 
-    async with SocketCluster(2, remember_instance=fail) as cluster:
+    def fail(node_id: str, instance_id: str) -> None:
+        raise kind("not written")
+
+    async with SocketCluster(2, remember_instance=fail, on_failure=failures.append) as cluster:
         links = cluster.transport("n1").links
-        await until(lambda: "no space for it" in links()["n2"].last_error, "refused")
+        await until(lambda: "not written" in links()["n2"].last_error, "refused")
         assert not links()["n2"].connected
+        assert bool(failures) is final
 
 
 @pytest.mark.parametrize("sent", STRANGERS.values(), ids=STRANGERS.keys())

@@ -36,7 +36,7 @@ from .sqlite_tables import (
     WRITE_CLAIM,
     WRITE_FENCE,
     WRITE_LANE,
-    WRITE_OPERATION,
+    WRITE_OPERATIONS,
     WRITE_REFUSAL,
 )
 
@@ -289,25 +289,27 @@ class SqliteResource:
 
     def _record(self, connection: sqlite3.Connection, token: FencingToken, holder: str, batch: Batch) -> None:
         now_ns = self._time_ns()
-        connection.executemany(
-            WRITE_OPERATION,
-            [
-                (
-                    self.name,
-                    attempt.operation_id,
-                    attempt.digest,
-                    attempt.effect,
-                    attempt.lane,
-                    attempt.index,
-                    *token,
-                    holder,
-                    attempt.number,
-                    result,
-                    now_ns,
-                )
-                for attempt, result in batch.applied
-            ],
-        )
+        rows = [
+            (
+                self.name,
+                attempt.operation_id,
+                attempt.digest,
+                attempt.effect,
+                attempt.lane,
+                attempt.index,
+                *token,
+                holder,
+                attempt.number,
+                result,
+                now_ns,
+            )
+            for attempt, result in batch.applied
+        ]
+        done = 0
+        for count, statement in WRITE_OPERATIONS:
+            while len(rows) - done >= count:
+                connection.execute(statement, [value for row in rows[done : done + count] for value in row])
+                done += count
         connection.executemany(WRITE_LANE, [(self.name, lane, *place) for lane, place in batch.lanes.items()])
 
     def _record_refusal(

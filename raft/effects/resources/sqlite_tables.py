@@ -85,9 +85,20 @@ WRITE_CLAIM = """INSERT INTO fencepost_claims (resource, incarnation, term, hold
 READ_OPERATION = "SELECT operation_id, digest, result FROM fencepost_operations WHERE operation_id = ? AND resource = ?"
 READ_OPERATIONS = """SELECT operation_id, digest, result FROM fencepost_operations
     WHERE operation_id IN (SELECT value FROM json_each(?)) AND resource = ?"""
-WRITE_OPERATION = """INSERT INTO fencepost_operations (
-        resource, operation_id, digest, effect, lane, log_index, incarnation, term, holder, attempt, result, applied_ns
-    ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_OPERATION_COLUMNS = (
+    "resource, operation_id, digest, effect, lane, log_index, incarnation, term, holder, attempt, result, applied_ns"
+)
+_OPERATION_PLACES = "(" + ", ".join("?" * (_OPERATION_COLUMNS.count(",") + 1)) + ")"
+WRITE_OPERATIONS = tuple(
+    (
+        count,
+        f"INSERT INTO fencepost_operations ({_OPERATION_COLUMNS}) VALUES {', '.join([_OPERATION_PLACES] * count)}",
+    )
+    for count in (64, 16, 4, 1)
+)
+"""One statement for many rows, by how many. The sqlite3 module lets go of the interpreter at every
+statement, and gets it back only when the node's loop has had its turn: a statement a row would make a
+transaction as long as the node is busy. Few sizes, so that all of them stay prepared."""
 
 READ_LANES = """SELECT lane, incarnation, log_index FROM fencepost_lanes
     WHERE resource = ? AND lane IN (SELECT value FROM json_each(?))"""
