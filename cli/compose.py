@@ -209,7 +209,7 @@ class ComposedNode:
         # and make them rarer. A collection stops the loop for as long as it lasts (S40).
         gc.collect()
         gc.freeze()
-        gc.set_threshold(20_000, 50, 1000)
+        gc.set_threshold(20_000, 10, 1000)
         # The log's thread needs the interpreter twice a write; a turn of this loop may hold it for
         # milliseconds. Measured: half of the default's time per durable batch while the loop is busy.
         sys.setswitchinterval(0.0005)
