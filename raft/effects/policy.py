@@ -18,7 +18,7 @@ class RetryPolicy:
     ``backoff_ns * 2**(n-1)``, at most ``backoff_max_ns`` (full jitter)."""
 
     max_attempts: int = 10
-    """Failed attempts after which a command is dead."""
+    """Failed attempts after which a command is dead; in doubt if the last one had no answer."""
     backoff_ns: int = 100_000_000
     backoff_max_ns: int = 30_000_000_000
     lost_max: int = 20
@@ -74,7 +74,9 @@ def judge(
         # Neither refused nor recognised by the other side: repeating it may do it twice.
         verdict = Verdict.IN_DOUBT
     elif operation.failures + 1 >= policy.max_attempts:
-        verdict = Verdict.DEAD
+        # No answer is no failure, however often: the last attempt, too, may have been applied, and who
+        # is told that the command failed does it again under another id (semantics section 5).
+        verdict = Verdict.IN_DOUBT if status == AttemptStatus.UNKNOWN else Verdict.DEAD
         error = f"{error} (attempt {attempt}, the limit is {policy.max_attempts} failed attempts)"
     next_try_ns = 0
     if verdict is Verdict.RETRY:

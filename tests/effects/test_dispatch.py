@@ -187,6 +187,25 @@ def test_s51_poison_is_retried_with_growing_pauses_and_then_dead_while_others_go
         world.check_equal()
 
 
+def test_s51_no_answer_is_no_failure_however_often() -> None:
+    """A keyed effect that took place and whose answer is lost every time: nobody may say that it failed."""
+
+    def lost(attempt: Attempt) -> bytes:
+        took_place.add(attempt.operation_id)
+        raise TimeoutError("no answer")
+
+    took_place: set[str] = set()
+    with World(ResourceSpec(effects={"credit": lost}, guarantee=Guarantee.KEYED), seed=26) as world:
+        leader = world.active_leader()
+        (request,) = world.submit(leader, "a")
+        world.until(lambda: leader.operation("a").state is OperationState.IN_DOUBT, within_s=10.0)
+        assert took_place == {"a"}
+        assert "the limit is 4 failed attempts" in leader.operation("a").error
+        assert request not in world.connection.answers
+        world.settle_log()
+        world.check_equal()
+
+
 def test_s51_s53_attempts_and_backoff_survive_a_failover() -> None:
     """The count and the time of the next try stand in the log: a new leader neither forgets nor hurries."""
     faults: dict[str, list[Exception]] = {"p": [Retryable("503")] * 99}
