@@ -15,7 +15,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import IO, Any
 
-from ..raft.core.errors import ClientError, CommandFailed, FencepostError, NotFound, Outcome, TransportError
+from ..raft.core.errors import (
+    ClientError,
+    CommandFailed,
+    FencepostError,
+    NotFound,
+    Outcome,
+    OutcomeUnknown,
+    TransportError,
+)
 
 API_VERSION = "fencepost/v1"
 FORMATS = ("table", "json", "jsonl", "tsv")
@@ -145,10 +153,11 @@ class Renderer:
         return not os.environ.get("NO_COLOR") and stream.isatty() and os.environ.get("TERM") != "dumb"
 
     def time(self, ns: int | None) -> str:
-        """A time in nanoseconds since the epoch: how long ago, or ISO 8601 in UTC."""
+        """A time in nanoseconds since the epoch: how long ago, or ISO 8601 in UTC (always in TSV, which
+        programs read)."""
         if not ns:
             return ""
-        if self._time_style == "iso":
+        if self._time_style == "iso" or self.format == "tsv":
             return datetime.fromtimestamp(ns / 1e9, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return f"{_ago(self._now_ns() - ns)} ago"
 
@@ -156,19 +165,16 @@ class Renderer:
 
     def notice(self, text: str, kind: str = "Notice", **fields: Any) -> None:
         """Something worth knowing beside the result. Silent with ``-q``."""
-        if self.quiet:
-            return
-        if self.machine:
-            self._err(json.dumps({"apiVersion": API_VERSION, "kind": kind, "message": text, **fields}))
-        else:
-            self._err(text)
+        if not self.quiet:
+            self._say(text, text, kind=kind, **fields)
 
     def warning(self, text: str) -> None:
         """Something that is wrong beside the result. Said with ``-q`` too."""
-        if self.machine:
-            self._err(json.dumps({"apiVersion": API_VERSION, "kind": "Warning", "message": text}))
-        else:
-            self._err(f"{self.style('warning', '33', sys.stderr)}: {text}")
+        self._say(text, f"{self.style('warning', '33', sys.stderr)}: {text}", kind="Warning")
+
+    def _say(self, text: str, shown: str, kind: str, **fields: Any) -> None:
+        document = {"apiVersion": API_VERSION, "kind": kind, "message": text, **fields}
+        self._err(json.dumps(document) if self.machine else shown)
 
     def error(self, error: FencepostError) -> None:
         """An error: its code, whether anything was committed, what each place answered, what to type next."""
@@ -211,6 +217,10 @@ def drop_stdout() -> None:
     sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - lives as long as the process
 
 
+class Unended(OutcomeUnknown):
+    """Known to be in the log, and not known to have ended."""
+
+
 _COMMITTED = {
     "no": "nothing was committed",
     "yes": "the command was committed",
@@ -220,7 +230,7 @@ _COMMITTED = {
 
 def committed(error: FencepostError) -> str:
     """``yes``, ``no`` or ``unknown``: whether what was asked for is in the log."""
-    if isinstance(error, CommandFailed):
+    if isinstance(error, (CommandFailed, Unended)):
         return "yes"
     return "unknown" if error.outcome is Outcome.UNKNOWN else "no"
 
@@ -239,7 +249,9 @@ def _text(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, (dict, list)):
         return json.dumps(value, ensure_ascii=False)
-    return str(value)
+    # A database's message may have several lines, and a payload anything: a cell stays one line, and never
+    # speaks to the terminal.
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in str(value))
 
 
 def _tsv(value: Any) -> str:

@@ -6,11 +6,11 @@ import asyncio
 import sys
 from contextlib import ExitStack, aclosing
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from ...raft.core.errors import CommandFailed, FencepostError
+from ...raft.core.errors import CommandFailed, FencepostError, OutcomeUnknown
 from ...raft.outbox.codec import Command, check_command
 from ...raft.ports import Answer, Wait
 from ..app import FencepostCommand, Session, UsageProblem, current_session, read_text, run_async
@@ -18,10 +18,16 @@ from ..bulk.journal import Journal
 from ..bulk.progress import progress_display
 from ..bulk.rows import Fields, lines_of, parse_row
 from ..bulk.run import BulkRun, Fate, Summary
-from ..output import Column
+from ..output import Column, Unended
 from ..payload import canonical, decode_result, new_operation_id, parse_json
 
+if TYPE_CHECKING:
+    from ...transport.client import Client
+
 PROBLEMS_SHOWN = 20
+STANDING_TIMEOUT_S = 1.0
+"""How long, beyond --timeout, an unanswered command may be asked after."""
+
 _BULK_ONLY = ("id_field", "lane_field", "payload_field", "lane_missing", "window", "resume_file", "stop_on_error")
 
 HELP = """Submit a command for EFFECT of RESOURCE. The payload is JSON, "-" for stdin or "@FILE"; default {}.
@@ -92,10 +98,8 @@ def submit(ctx: click.Context, /, resource: str, effect: str, payload: str, bulk
             raise UsageProblem("--bulk reads JSON lines: give @FILE, or - for stdin; nothing was sent")
         code = run_async(lambda: _submit_bulk(session, resource, effect, payload, wait, options))
         ctx.exit(code)
-    command = Command(
-        new_operation_id() if options["operation_id"] is None else options["operation_id"], resource, effect, options["lane"],
-        canonical(parse_json(read_text(payload))),
-    )  # fmt: skip
+    operation_id = new_operation_id() if options["operation_id"] is None else options["operation_id"]
+    command = Command(operation_id, resource, effect, options["lane"], canonical(parse_json(read_text(payload))))
     check_command(command)
     run_async(lambda: _submit_one(session, command, wait))
 
@@ -109,7 +113,10 @@ async def _submit_one(session: Session, command: Command, wait: Wait) -> None:
     render.notice(f"operation id {identity}", kind="OperationId", id=identity)
     try:
         async with session.client() as client:
-            answer = await client.submit(command, wait=wait, timeout_s=session.settings.timeout_s(30.0))
+            try:
+                answer = await client.submit(command, wait=wait, timeout_s=session.settings.timeout_s(30.0))
+            except OutcomeUnknown as error:
+                raise await _as_far_as_known(client, command, error) from error
     except asyncio.CancelledError:
         render.warning(f"interrupted: whether {identity} was committed is unknown; fencepost command show {identity}")
         raise
@@ -119,6 +126,23 @@ async def _submit_one(session: Session, command: Command, wait: Wait) -> None:
             f"{identity} was committed and is {answer.state}: {answer.detail or 'no reason given'}",
             next_step=f"fencepost command show {identity} --history",
         )
+
+
+async def _as_far_as_known(client: Client, command: Command, error: OutcomeUnknown) -> OutcomeUnknown:
+    """``error``, or what a leader says at once about where the command stands.
+
+    One of an effect that the leader does not know is committed and waits: a misspelt name looks like this.
+    """
+    identity = command.operation_id
+    try:
+        found = await client.call("command.get", {"id": identity}, leader=True, timeout_s=STANDING_TIMEOUT_S)
+    except FencepostError:
+        return error
+    why = f"it waits: {found['waiting_reason']}" if found.get("waiting_reason") else f"it is {found['state']}"
+    return Unended(
+        f"operation {identity} was committed at index {found['index']} and was not answered in time; {why}",
+        tried=error.tried, next_step=error.next_step,
+    )  # fmt: skip
 
 
 _COLUMNS = [

@@ -114,13 +114,13 @@ def test_malformed_lines_are_refused_and_the_others_go_on(cluster: FakeCluster, 
     assert sorted(cluster.commands) == ["7", "a"]
     assert [(problem["line"], problem["message"].split(";")[0]) for problem in body["problems"]] == [
         (2, "the payload is not JSON: Expecting property name enclosed in double quotes at column 2"),
-        (3, "no id: the line has no id"),
+        (3, "the line has no 'id', where --id-field looks for the id"),
         (4, "the id at id is bool, not a text"),
-        (7, "no id: the line has no id"),
+        (7, "the line has no 'id', where --id-field looks for the id"),
         (8, "the id at id is list, not a text"),
     ]
     result = run("submit", "ledger", "credit", "--bulk", source, "--endpoints", cluster.endpoints)
-    assert "warning: line 3: refused: COMMAND_INVALID: no id: the line has no id\n" in result.stderr
+    assert "warning: line 3: refused: COMMAND_INVALID: the line has no 'id', where --id-field looks " in result.stderr
 
 
 def test_not_utf8_and_a_byte_order_mark(cluster: FakeCluster, tmp_path: Path) -> None:
@@ -136,10 +136,10 @@ def test_fields_by_dotted_path(cluster: FakeCluster, tmp_path: Path) -> None:
     flags = ("--id-field", "m.0.k", "--lane-field", "w.l", "--payload-field", "p")
     code, body = bulk(cluster, source, *flags)
     assert (code, counts(body)) == (2, {"done": 1, "refused": 1})
-    assert body["problems"][0]["message"] == "no payload: the line has no p"
+    assert body["problems"][0]["message"] == "the line has no 'p', where --payload-field looks for the payload"
     assert (cluster.commands["x"]["payload"], cluster.commands["x"]["lane"]) == ('{"v":1}', "L")
     code, body = bulk(cluster, source, *flags[:4], "--lane-missing", "error")
-    assert body["problems"][-1]["message"] == "no lane: the line has no w.l"
+    assert body["problems"][-1]["message"] == "the line has no 'w.l', where --lane-field looks for the lane"
 
 
 def test_conflicts_and_failures(cluster: FakeCluster, tmp_path: Path) -> None:

@@ -41,6 +41,22 @@ def test_list_says_that_there_is_more(filled: FakeCluster) -> None:
     assert result.stdout.splitlines()[-1] == "more: --after-index 4"
     _, body = run_json("command", "list", "--limit", "3", "--endpoints", filled.endpoints)
     assert body["next_after_index"] == 4
+    # Rows alone cannot say so themselves.
+    for format, lines in (("tsv", 4), ("jsonl", 3)):
+        result = run("command", "list", "--limit", "3", "--endpoints", filled.endpoints, "-o", format)
+        assert len(result.stdout.splitlines()) == lines
+        assert "more: --after-index 4" in result.stderr
+
+
+def test_times_in_tsv_are_for_programs(filled: FakeCluster) -> None:
+    result = run("command", "list", "--limit", "1", "--endpoints", filled.endpoints, "-o", "tsv")
+    assert "\t2025-10-09T08:53:20.000Z\t" in result.stdout
+
+
+def test_a_cell_is_one_line_and_does_not_speak_to_the_terminal(filled: FakeCluster) -> None:
+    filled.commands["op-3"]["error"] = "first\nsecond \x1b[2J"
+    result = run("command", "show", "op-3", "--endpoints", filled.endpoints)
+    assert r"error      first\nsecond \x1b[2J" in result.stdout
 
 
 def test_show(filled: FakeCluster) -> None:

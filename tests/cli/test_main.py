@@ -112,6 +112,18 @@ def test_every_command_takes_the_global_options_and_documents_its_own(path: tupl
             assert param.help, param.name
 
 
+@pytest.mark.parametrize("path", COMMANDS)
+def test_a_group_without_a_command_shows_its_help(path: tuple[str, ...]) -> None:
+    found = dict(every_command())[path]
+    if not isinstance(found, FencepostGroup):
+        return
+    result = run(*path)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("Examples:\n")
+    for line in result.stderr.partition("Commands:\n")[2].partition("\n\n")[0].splitlines():
+        assert not line.endswith("..."), f"{line}: give it a short_help that fits"
+
+
 # -- errors -----------------------------------------------------------------------------------------
 
 
@@ -120,7 +132,7 @@ def test_usage_errors() -> None:
         (("stauts",), "error USAGE: no command 'stauts'; did you mean 'status'?; nothing was sent"),
         (("command", "lst"), "error USAGE: no command 'lst'; did you mean 'list'?; nothing was sent"),
         (("status", "--wach"), "error USAGE: No such option"),
-        (("submit", "ledger"), "error USAGE: Missing argument 'EFFECT'.; nothing was sent"),
+        (("submit", "ledger"), "error USAGE: Missing argument 'EFFECT'; nothing was sent"),
         (("status", "-o", "yaml"), "error CONFIG_INVALID: settings are wrong; nothing was sent"),
     ):
         result = run(*arguments)

@@ -61,6 +61,9 @@ def test_differing_definitions_are_a_warning(cluster: FakeCluster) -> None:
     result = run("status", "--endpoints", cluster.endpoints)
     assert result.exit_code == 0
     assert "warning: the nodes' resource and effect definitions differ: n1, n2 d1; n3 d2\n" in result.stderr
+    for output in ("table", "json"):
+        quiet = run("status", "--endpoints", cluster.endpoints, "-q", "-o", output)
+        assert "definitions differ" in quiet.stderr, "a warning is no notice"
 
 
 def node(name: str, role: str, term: int, leader: str, **more: Any) -> dict[str, Any]:
@@ -161,7 +164,15 @@ def test_wait_for_a_command(cluster: FakeCluster) -> None:
     run("submit", "ledger", "credit", "--id", "a:b", "--endpoints", cluster.endpoints)
     assert run("wait", "--for", "command=a:b:done", *wait).exit_code == 0
     assert run("wait", "--for", "command=a:b:succeeded", *wait).exit_code == 0
-    assert run("wait", "--for", "command=a:b:dead", *wait).exit_code == 8
+    result = run("wait", "--for", "command=a:b:dead", "--endpoints", cluster.endpoints, "--timeout", "60s")
+    assert result.exit_code == 8
+    assert "command=a:b:dead can no longer hold; command a:b is succeeded" in result.stderr
+
+
+def test_wait_for_a_state_that_is_none() -> None:
+    result = run("wait", "--for", "command=a:succeded", "--endpoints", unused_address())
+    assert result.exit_code == 2
+    assert "no state 'succeded'; did you mean 'succeeded'?" in result.stderr
 
 
 def test_wait_without_a_leader_or_endpoint() -> None:

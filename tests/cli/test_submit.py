@@ -131,6 +131,26 @@ def test_no_answer_is_unknown_and_names_the_follow_up(cluster: FakeCluster) -> N
     assert "fencepost command show op-9" in result.stderr
 
 
+def test_a_command_that_waits_says_for_what(cluster: FakeCluster) -> None:
+    """A misspelt effect is committed and waits; the one who misspelt it has to hear that."""
+    submit = ("submit", "ledger", "credti", "--endpoints", cluster.endpoints, "--id")
+    assert run(*submit, "op-9").exit_code == 0
+    cluster.silent.add("op-9")
+    cluster.commands["op-9"].update(state="committed", waiting_reason="no effect 'credti'")
+    result = run(*submit, "op-9", "--timeout", "300ms")
+    assert result.exit_code == 5
+    assert "was committed at index 2 and was not answered in time; it waits: no effect 'credti'\n" in result.stderr
+    assert "whether anything was committed" not in result.stderr
+    error = error_of(run(*submit, "op-9", "--timeout", "300ms", "-o", "json"))
+    assert (error["code"], error["outcome"], error["committed"]) == ("OUTCOME_UNKNOWN", "unknown", "yes")
+
+
+def test_an_empty_id_is_refused(cluster: FakeCluster) -> None:
+    result = run("submit", "ledger", "credit", "--id", "", "--endpoints", cluster.endpoints)
+    assert (result.exit_code, cluster.commands) == (2, {})
+    assert "error USAGE: --id is empty; nothing was sent\n" in result.stderr
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_while_waiting_says_what_is_unknown(cluster: FakeCluster, number: int, code: int) -> None:
     cluster.held["slow"] = []
