@@ -205,11 +205,7 @@ class ComposedNode:
         await self.transport.start()
         await self._listener.start()
         self.loop.start()
-        # What was made so far lives as long as the process: keep full collections from walking it,
-        # and make them rarer. A collection stops the loop for as long as it lasts (S40).
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(20_000, 10, 1000)
+        settle_collections()
         # The log's thread needs the interpreter twice a write; a turn of this loop may hold it for
         # milliseconds. Measured: half of the default's time per durable batch while the loop is busy.
         sys.setswitchinterval(0.0005)
@@ -241,6 +237,14 @@ class ComposedNode:
         # On a thread of its own: a disk that hangs must not keep the process from ending.
         await _bounded("log", asyncio.to_thread(self._log_store.close))
         self.directory.close()
+
+
+def settle_collections() -> None:
+    """What was made so far lives as long as the process: keep full collections from walking it, and
+    make them rarer. A collection stops the loop for as long as it lasts (S40)."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 1000)
 
 
 async def _bounded(what: str, closing: Any) -> None:
