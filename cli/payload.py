@@ -54,13 +54,3 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         raise ValueError(f"key {twice!r} stands twice in one object")
     return found
-
-
-def decode_result(data: bytes) -> Any:
-    """A result as JSON where it is JSON, else as text."""
-    if not data:
-        return None
-    try:
-        return json.loads(data)
-    except ValueError:
-        return data.decode("utf-8", "backslashreplace")

@@ -95,7 +95,7 @@ class ProposeRequest(NamedTuple):
 
 
 class AnswerStatus(IntEnum):
-    """The four answers (semantics section 8)."""
+    """What a submitter may hear (concepts: The four answers)."""
 
     DONE = 0
     REFUSED = 1
@@ -156,7 +156,7 @@ class Machine(Protocol):
 
 
 class Guarantee(StrEnum):
-    """What a resource can enforce (semantics section 5)."""
+    """What a resource can enforce (concepts: What can be promised depends on the resource)."""
 
     FENCED = "fenced"
     """Checks token and operation id atomically with the effect."""
@@ -212,7 +212,7 @@ class Fence(NamedTuple):
 
 
 class Resource(Protocol):
-    """One protected outside thing with its own fence (semantics section 2).
+    """One protected outside thing with its own fence (concepts: The fencing token).
 
     Methods run on the effects loop, never on the node's. ``claim`` and ``execute`` raise
     :class:`StaleLeader`, :class:`DuplicateGeneration`, :class:`WrongCluster` (nothing was applied)

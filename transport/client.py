@@ -31,7 +31,7 @@ class Client:
             answer = await client.submit(Command("op-1", "ledger", "credit", "", b"{}"))
 
     Every method ends within its timeout. Errors are those of :mod:`fencepost.raft.core.errors`, and
-    each says whether the command may have been executed (semantics section 8).
+    each says whether the command may have been executed (concepts: The four answers).
     """
 
     def __init__(

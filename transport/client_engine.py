@@ -4,7 +4,7 @@ One engine serves every submitter of a client. A request is a slot in a table an
 no task, lock or timer for it. What was asked in one loop turn leaves in one frame, and one sweep
 looks at deadlines and at silence.
 
-What may happen to a request (semantics section 8)::
+What may happen to a request (concepts: The four answers)::
 
     done, refused           the future ends
     retry                   certainly not executed: asked again, with the same id

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from ...raft.core.errors import CommandFailed, FencepostError, OutcomeUnknown
-from ...raft.outbox.codec import Command, check_command
+from ...raft.outbox.codec import Command, check_command, json_or_text
 from ...raft.ports import Answer, Wait
 from ..app import FencepostCommand, Session, UsageProblem, current_session, read_text, run_async
 from ..bulk.journal import Journal
@@ -19,7 +19,7 @@ from ..bulk.progress import progress_display
 from ..bulk.rows import Fields, lines_of, parse_row
 from ..bulk.run import BulkRun, Fate, Summary
 from ..output import Column, Unended
-from ..payload import canonical, decode_result, new_operation_id, parse_json
+from ..payload import canonical, new_operation_id, parse_json
 
 if TYPE_CHECKING:
     from ...transport.client import Client
@@ -172,7 +172,7 @@ def describe(command: Command, answer: Answer, wait: Wait) -> dict[str, Any]:
         "replayed": answer.replayed,
         "index": answer.index,
         "term": answer.term,
-        "result": decode_result(answer.result),
+        "result": json_or_text(answer.result),
         "error": {"code": answer.code, "message": answer.detail} if answer.code else None,
     }
 

@@ -10,14 +10,25 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from .stage import Picture
-
 WIDTH = 96
+
+
+class NodePicture(NamedTuple):
+    name: str
+    condition: str
+    role: str
+    fence: str
+
+
+class Picture(NamedTuple):
+    nodes: list[NodePicture]
+    submitted: int
+    answered: int
 
 
 class Narrator(Protocol):

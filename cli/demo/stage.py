@@ -7,29 +7,16 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...raft.core.errors import FencepostError
 from ...raft.effects.resources.audit import read_ledger
 from ...raft.effects.resources.ledger import AcceptedOperation, Refusal
 from ..local_cluster import LocalCluster, Status, until
-from .narrator import Narrator
+from .narrator import Narrator, NodePicture, Picture
 from .payments import DEFINITIONS, LEDGER_FILE, RESOURCE, Payment, Payments
 
 WATCH_S = 0.2
-
-
-class NodePicture(NamedTuple):
-    name: str
-    condition: str
-    role: str
-    fence: str
-
-
-class Picture(NamedTuple):
-    nodes: list[NodePicture]
-    submitted: int
-    answered: int
 
 
 class Stage:

@@ -7,7 +7,7 @@
       ClientError            what a submitter hears                    refused, retry or unknown
       FenceError             a protected resource said no              refused
 
-Every error says whether the thing may have happened (semantics section 8), what was tried, and what
+Every error says whether the thing may have happened (concepts: The four answers), what was tried, and what
 to do next. Codes are stable; ``fencepost explain CODE`` tells more about each.
 """
 

@@ -100,7 +100,7 @@ class Raft(RaftState):
 
         Followers refuse their votes for at least that long after they heard from it, unless they
         restart and forget. It makes refusals at resources rare; it is not the safety argument
-        (semantics section 6).
+        (concepts: From winning an election to acting).
         """
         return (
             self.role is Role.LEADER

@@ -1,4 +1,4 @@
-"""The fencing token: which generation of leadership is acting (semantics section 1)."""
+"""The fencing token: which generation of leadership is acting (concepts: The fencing token)."""
 
 from __future__ import annotations
 
@@ -18,3 +18,8 @@ class FencingToken(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.incarnation}.{self.term}"
+
+
+def token_json(token: FencingToken | None) -> dict[str, str] | None:
+    """A token as JSON. Its numbers have 64 bits and travel as decimal strings: many readers round them."""
+    return None if token is None else {"incarnation": str(token.incarnation), "term": str(token.term)}

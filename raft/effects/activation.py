@@ -1,4 +1,4 @@
-"""From winning an election to acting, at one resource (semantics section 6).
+"""From winning an election to acting, at one resource (concepts: From winning an election to acting).
 
 FOLLOWER -> ELECTED -> RECOVERING -> FENCING -> ACTIVE -> DRAINING -> REVOKED
 """

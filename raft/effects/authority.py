@@ -1,4 +1,4 @@
-"""Authority to act: an object bound to one term (semantics section 6.6)."""
+"""Authority to act: an object bound to one term (concepts: From winning an election to acting)."""
 
 from __future__ import annotations
 

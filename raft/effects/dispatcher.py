@@ -219,8 +219,8 @@ class Dispatcher:
 
     def _propose_outcomes(self, batch: _Batch) -> None:
         if self._authority.revoked:
-            # Only facts go on record once authority is gone (semantics section 6.6); no longer
-            # being leader, even they cannot be proposed here. The successor asks the resource.
+            # Only facts go on record once authority is gone; no longer being leader, even they cannot be
+            # proposed here. The successor asks the resource.
             self._end(batch)
             return
         now = self._cluster_time_ns()

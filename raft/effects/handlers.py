@@ -1,4 +1,4 @@
-"""What a handler written by a user gets, and what it may raise (semantics sections 4 and 5)."""
+"""What a handler written by a user gets, and what it may raise (concepts: The life of a command)."""
 
 from __future__ import annotations
 

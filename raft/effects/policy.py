@@ -55,7 +55,7 @@ def judge(
     randomness: Randomness,
     suspended: bool = False,
 ) -> OutcomeRow:
-    """The outcome row for one attempt (semantics section 4).
+    """The outcome row for one attempt (concepts: The life of a command).
 
     ``suspended``: nothing starts there before the resource is claimed anew, so no pause is needed.
     """
@@ -75,7 +75,7 @@ def judge(
         verdict = Verdict.IN_DOUBT
     elif operation.failures + 1 >= policy.max_attempts:
         # No answer is no failure, however often: the last attempt, too, may have been applied, and who
-        # is told that the command failed does it again under another id (semantics section 5).
+        # is told that the command failed does it again under another id.
         verdict = Verdict.IN_DOUBT if status == AttemptStatus.UNKNOWN else Verdict.DEAD
         error = f"{error} (attempt {attempt}, the limit is {policy.max_attempts} failed attempts)"
     next_try_ns = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +9,8 @@ from typing import Any
 from ..core.errors import CommandInvalid, NotFound, NotLeader
 from ..core.events import Role
 from ..core.progress import ProgressState
-from ..core.token import FencingToken
+from ..core.token import token_json
+from ..outbox.codec import json_or_text
 from ..outbox.machine import OutboxMachine
 from ..outbox.operation import TERMINAL, Operation, OperationState
 from .loop import RaftLoop
@@ -18,11 +18,6 @@ from .loop import RaftLoop
 LIST_LIMIT_MAX = 1000
 LIST_SCAN_MAX = 50_000
 """Commands looked at in one call; a page may be short, ``next_after`` says where to go on."""
-
-
-def token_json(token: FencingToken | None) -> dict[str, str] | None:
-    """Numbers of 64 bits travel as decimal strings in JSON (semantics section 2.8)."""
-    return None if token is None else {"incarnation": str(token.incarnation), "term": str(token.term)}
 
 
 class NodeQueries:
@@ -147,7 +142,7 @@ class NodeQueries:
             "token": token_json(operation.token),
             "submitted_ns": operation.submitted_ns,
             "finished_ns": operation.finished_ns,
-            "result": _json_or_text(operation.result),
+            "result": json_or_text(operation.result),
             "error": operation.error,
         }
 
@@ -196,12 +191,3 @@ class NodeQueries:
                 if record.index > after
             ],
         }
-
-
-def _json_or_text(data: bytes) -> Any:
-    if not data:
-        return None
-    try:
-        return json.loads(data)
-    except ValueError:
-        return data.decode("utf-8", "replace")

@@ -30,7 +30,7 @@ PAYLOAD_BYTES_MAX = 1 << 20
 
 
 class Command(NamedTuple):
-    """What a client submits (semantics section 3). ``lane`` empty: no order promised."""
+    """What a client submits (concepts: Operation ids). ``lane`` empty: no order promised."""
 
     operation_id: str
     resource: str
@@ -186,3 +186,13 @@ def digest(command: Command) -> bytes:
     _, resource, effect, lane, payload = command
     head = f"{len(resource)}:{len(effect)}:{len(lane)}:{resource}{effect}{lane}"
     return hashlib.blake2b(head.encode() + payload, digest_size=16).digest()
+
+
+def json_or_text(result: bytes) -> Any:
+    """What an effect gave back, as JSON where it is JSON, else as text; None where there is nothing."""
+    if not result:
+        return None
+    try:
+        return json.loads(result)
+    except ValueError:
+        return result.decode("utf-8", "backslashreplace")

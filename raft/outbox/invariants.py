@@ -134,7 +134,7 @@ def _operation_violations(state: OutboxState, operation: Operation) -> Iterator[
         if operation.token is None or operation.attempt < 1:
             yield "dispatched without token or attempt"
         elif active is not None and operation.token < active.token:
-            # Activation takes over everything of a lower token, at once (semantics section 6.3).
+            # Activation takes over everything of a lower token, at once (concepts: From winning an election to acting).
             yield f"dispatched under {operation.token} while {active.token} is active"
     if operation.next_try_ns and operation.state is not OperationState.RETRY_WAIT:
         yield f"{operation.state} with a time for its next try"

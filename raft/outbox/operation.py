@@ -1,4 +1,4 @@
-"""One operation's replicated state, and the transitions it may make (semantics section 4)."""
+"""One operation's replicated state, and the transitions it may make (concepts: The life of a command)."""
 
 from __future__ import annotations
 

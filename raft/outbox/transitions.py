@@ -1,4 +1,4 @@
-"""The life of an operation as a table (semantics section 4).
+"""The life of an operation as a table (concepts: The life of a command).
 
 Every arrow of the state diagram stands here once, and an arrow that does not stand here does not
 happen: the machine looks the next state up, and a missing pair means that the log entry is a no-op
@@ -91,7 +91,8 @@ TAKE_OVER_BY_GUARANTEE: dict[str, Trigger] = {
     "keyed": Trigger.TAKE_OVER,
     "naked": Trigger.TAKE_OVER_NAKED,
 }
-"""Semantics section 5, third column. The keys are the values of ``raft.ports.Guarantee``."""
+"""What a guarantee makes of an attempt without an outcome (concepts: What can be promised depends on the
+resource). The keys are the values of ``raft.ports.Guarantee``."""
 
 if any(before in TERMINAL for arrows in TRANSITIONS.values() for before in arrows):
     raise AssertionError("a terminal state has an arrow out of it")

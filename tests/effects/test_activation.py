@@ -1,4 +1,4 @@
-"""From winning an election to acting, and out of office again (semantics section 6)."""
+"""From winning an election to acting, and out of office again (concepts: From winning an election to acting)."""
 
 from __future__ import annotations
 
@@ -352,7 +352,7 @@ def test_s47_stale_refusal_makes_a_leader_that_knows_nothing_step_down() -> None
         assert store.refusals[-1].reason == "STALE_LEADER"
         assert leader.effects.stale_refusals["ledger"] == 1
         operation = leader.operation("a")
-        # A refusal is a fact about the caller (semantics section 2.10).
+        # A refusal is a fact about the caller, never about the command.
         assert operation.state in (OperationState.COMMITTED, OperationState.DISPATCHED)
         assert (operation.failures, operation.error) == (0, "")
         # The successor gets there in the end and executes it once.

@@ -1,4 +1,4 @@
-"""From committed command to committed outcome: crashes, retries, lanes, budgets (semantics section 4)."""
+"""From committed command to committed outcome: crashes, retries, lanes, budgets (concepts: The life of a command)."""
 
 from __future__ import annotations
 

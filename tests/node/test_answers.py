@@ -1,4 +1,4 @@
-"""What clients hear: four answers and no others, each exactly once (semantics section 8)."""
+"""What clients hear: four answers and no others, each exactly once (concepts: The four answers)."""
 
 from __future__ import annotations
 

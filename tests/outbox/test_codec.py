@@ -28,6 +28,7 @@ from fencepost.raft.outbox.codec import (
     decode_submission,
     digest,
     encode,
+    json_or_text,
 )
 
 COMMAND = Command("op-1", "ledger", "credit", "alice", b'{"cents":1}')
@@ -130,3 +131,11 @@ def test_equal_json_has_one_form() -> None:
     assert canonical_json({"b": [1, None], "a": "ü"}) == '{"a":"ü","b":[1,null]}'.encode()
     with pytest.raises(ValueError, match="JSON"):
         canonical_json(float("nan"))
+
+
+@pytest.mark.parametrize(
+    ("result", "read"),
+    [(b"", None), (b'{"rows": 1}', {"rows": 1}), (b"null", None), (b"plain", "plain"), (b"\xff{", r"\xff{")],
+)
+def test_a_result_is_read_as_json_else_as_text(result: bytes, read: Any) -> None:
+    assert json_or_text(result) == read

@@ -1,4 +1,4 @@
-"""The rules of semantics sections 3 and 4, one test a rule."""
+"""The rules of operation ids and of the life of a command (docs/concepts.md), one test a rule."""
 
 from __future__ import annotations
 

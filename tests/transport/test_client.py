@@ -1,4 +1,4 @@
-"""The client's promises, each on real sockets (semantics section 8; scenario S32)."""
+"""The client's promises, each on real sockets (concepts: The four answers; scenario S32)."""
 
 from __future__ import annotations
 

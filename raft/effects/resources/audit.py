@@ -92,9 +92,9 @@ def _refusals(connection: sqlite3.Connection) -> list[Refusal]:
 def check_ledger(ledger: Ledger) -> list[str]:
     """What violates the promise of a fenced resource, one sentence each; empty if nothing does.
 
-    - Once a token was accepted, no lower one is (semantics section 2).
+    - Once a token was accepted, no lower one is (concepts: The fencing token).
     - No two holders share a token.
-    - An operation id is accepted once (section 3).
+    - An operation id is accepted once (concepts: Operation ids).
     - The operations of a lane are accepted in log order (S52).
     """
     return [

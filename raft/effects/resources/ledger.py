@@ -1,6 +1,6 @@
 """What a fenced resource remembers, as values, and the one comparison every resource makes.
 
-The rules of semantics section 2 stand here once. A resource calls :func:`check_fence` *inside* the
+The rules of the fence (concepts: The fencing token) stand here once. A resource calls :func:`check_fence` *inside* the
 atomic step that also dedupes and applies: a check followed by a separate write is a defect.
 """
 
@@ -81,7 +81,7 @@ def check_fence(resource: str, stored: StoredFence | None, cluster: str, token: 
 
     Raises :class:`WrongCluster`, then :class:`StaleLeader` or :class:`DuplicateGeneration`: in that
     order, and all before dedupe, because a stale leader that asks about a finished operation must
-    hear that it is stale (semantics section 2, rule 2).
+    hear that it is stale.
     """
     if stored is None:
         return True

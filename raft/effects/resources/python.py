@@ -1,7 +1,7 @@
 """Handlers written in Python, for everything that has no resource of its own.
 
 The guarantee is declared, not enforced: what the other side does with the operation id and the
-token, only the handler's author knows (semantics section 5).
+token, only the handler's author knows (concepts: What can be promised depends on the resource).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A SQLite database as a fenced resource: fence, dedupe and effect in one transaction.
 
-What it promises (semantics section 5): each operation takes effect exactly once, as long as the
+What it promises: each operation takes effect exactly once, as long as the
 file keeps its fence, whatever leaders die or sleep. The order within one ``BEGIN IMMEDIATE`` is
 cluster, fence, dedupe, lane, effect. An old and a new leader in two processes meet at SQLite's
 write lock, and whoever comes second sees what the first one left.

@@ -1,7 +1,7 @@
 """The tables that a SQLite resource keeps beside the data it protects.
 
 They live in the same file as the effects, because fence, dedupe and effect must be one transaction
-(semantics section 2, rule 1), and they must never be deleted apart from it (rule 5).
+(concepts: The fencing token), and they must never be deleted apart from it.
 """
 
 from __future__ import annotations

@@ -23,7 +23,8 @@ NOT_ATTEMPTED = AttemptStatus.NOT_ATTEMPTED
 
 
 class FencedContract:
-    """Semantics section 2, rule by rule. ``old`` and ``new`` are two nodes' handles on one world."""
+    """The rules of the fence (concepts: The fencing token), one by one. ``old`` and ``new`` are
+    two nodes' handles on one world."""
 
     @pytest_asyncio.fixture
     async def nodes(self, subject: Subject) -> AsyncIterator[Nodes]:

@@ -371,7 +371,7 @@ async def test_a_lock_while_opening(open_ledger: Open, path: Path) -> None:
 
 
 async def test_a_file_moved_away_is_not_made_anew(open_ledger: Open, path: Path) -> None:
-    """An empty ledger would have forgotten its fence (semantics section 2, rule 5)."""
+    """An empty ledger would have forgotten its fence: it lives and dies with the data."""
     resource = await open_ledger()
     await resource.claim(token(5), "n1")
     away = path.with_name("away.db")
