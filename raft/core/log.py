@@ -9,6 +9,11 @@ from __future__ import annotations
 from .entry import Entry
 
 
+ENTRIES_PER_MESSAGE_MAX = 1 << 14
+"""Entries in one AppendEntries, beside the bound on their payloads: entries without any would make a
+message for a follower that was long away as large as the log, and no frame holds that."""
+
+
 class RaftLog:
     __slots__ = ("_entries", "_previous_index", "_previous_term")
 
@@ -52,12 +57,13 @@ class RaftLog:
         return self._entries[start - self._previous_index - 1 : end - self._previous_index]
 
     def slice_bytes(self, start: int, bytes_max: int) -> list[Entry]:
-        """Entries from ``start`` on whose payloads together fit ``bytes_max``; at least one if there is one."""
+        """Entries from ``start`` on whose payloads together fit ``bytes_max``; at least one if
+        there is one, and :data:`ENTRIES_PER_MESSAGE_MAX` at the most."""
         offset = start - self._previous_index - 1
         entries = self._entries
         total = 0
         end = offset
-        for end in range(offset, len(entries)):
+        for end in range(offset, min(len(entries), offset + ENTRIES_PER_MESSAGE_MAX)):
             total += len(entries[end].data)
             if total > bytes_max and end > offset:
                 return entries[offset:end]

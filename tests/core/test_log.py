@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.raft.core.entry import Configuration
+from fencepost.raft.core.entry import Configuration, Entry, EntryKind
 from fencepost.raft.core.errors import ConfigurationError
-from fencepost.raft.core.log import RaftLog
+from fencepost.raft.core.log import ENTRIES_PER_MESSAGE_MAX, RaftLog
 from fencepost.raft.core.options import MILLISECOND, SECOND, Options
 from fencepost.raft.core.quorum import VoteResult, quorum_value, vote_result
 
@@ -39,6 +39,13 @@ def test_log_that_begins_after_a_prefix() -> None:
 def test_slice_by_bytes(start: int, bytes_max: int, count: int) -> None:
     log = RaftLog(entries(1, 1, 1, 1))  # Three bytes each.
     assert log.slice_bytes(start, bytes_max) == log.slice(start, start + count - 1)
+
+
+def test_a_slice_of_entries_without_payload_is_bounded_too() -> None:
+    count = ENTRIES_PER_MESSAGE_MAX + 5
+    log = RaftLog([Entry(index, 1, EntryKind.EMBEDDED, 0, b"") for index in range(1, count + 1)])
+    assert log.slice_bytes(1, 1) == log.slice(1, ENTRIES_PER_MESSAGE_MAX)
+    assert log.slice_bytes(ENTRIES_PER_MESSAGE_MAX, 1) == log.slice(ENTRIES_PER_MESSAGE_MAX, count)
 
 
 @pytest.mark.parametrize("terms", [(), (1,), (1, 1, 2, 2, 2, 5, 5, 9), (3, 3, 3), (2, 7)])

@@ -111,6 +111,7 @@ LIMITS: dict[str, list[tuple[str, str]]] = {
             "raft.core.options:Options.append_bytes_max",
             "entries in one message to a follower; one larger entry goes alone",
         ),
+        ("raft.core.log:ENTRIES_PER_MESSAGE_MAX", "entries in one such message, however short"),
         ("raft.core.options:Options.in_flight_max", "such messages on their way to one follower"),
         (
             "raft.effects.dispatcher:SLOW_START_ATTEMPTS",
