@@ -203,6 +203,16 @@ def test_a_resume_file_skips_what_has_ended(cluster: FakeCluster, tmp_path: Path
     assert (code, body["conflicts"]) == (6, 1)
 
 
+def test_a_resume_file_holds_no_more_than_outcomes(cluster: FakeCluster, tmp_path: Path) -> None:
+    """Committed is not ended: a later run that waits for the outcome must ask for it."""
+    source, journal = write(tmp_path / "rows", [{"id": "a"}, {"id": "b"}]), tmp_path / "journal"
+    code, _ = bulk(cluster, source, "--resume-file", str(journal), "--wait", "committed")
+    assert (code, len(journal.read_text().splitlines())) == (0, 1)
+    code, body = bulk(cluster, source, "--resume-file", str(journal))
+    assert (code, body["resumed"], body["submitted"]) == (0, 0, 2)
+    assert len(journal.read_text().splitlines()) == 3
+
+
 def test_a_resume_file_that_is_something_else_is_left_alone(cluster: FakeCluster, tmp_path: Path) -> None:
     source = write(tmp_path / "rows", [{"id": "a"}])
     for text in ("precious\n", "precious", '{"fencepost": "bulk-journal", "version": 2}\n'):
