@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from .entry import Entry
 
-
 ENTRIES_PER_MESSAGE_MAX = 1 << 14
 """Entries in one AppendEntries, beside the bound on their payloads: entries without any would make a
 message for a follower that was long away as large as the log, and no frame holds that."""
