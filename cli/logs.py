@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import MutableMapping
 from typing import Any
 
 import structlog
 
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+def _without_empty(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """For people: `leader=` with nothing behind it says nothing. Programs get every field."""
+    return {key: value for key, value in event.items() if value != ""}
 
 
 def configure_logging(level: str, *, colored: bool) -> None:
@@ -21,7 +27,7 @@ def configure_logging(level: str, *, colored: bool) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.StackInfoRenderer(),
-            *([] if terminal else [structlog.processors.format_exc_info]),
+            *([_without_empty] if terminal else [structlog.processors.format_exc_info]),
             final,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),

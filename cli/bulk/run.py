@@ -235,9 +235,10 @@ class BulkRun:
 
 
 def _fate(error: FencepostError) -> Fate:
-    if error.outcome is Outcome.REFUSED:
-        return Fate.REFUSED
-    return Fate.NOT_SUBMITTED if error.outcome is Outcome.RETRY else Fate.UNKNOWN
+    if error.outcome is Outcome.UNKNOWN:
+        return Fate.UNKNOWN
+    # A node that refuses this client, or a whole cluster that is away, says nothing about the command.
+    return Fate.REFUSED if isinstance(error, (OperationIdReused, CommandInvalid)) else Fate.NOT_SUBMITTED
 
 
 def _ended(answer: Answer) -> bool:

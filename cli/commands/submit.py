@@ -193,9 +193,15 @@ async def _submit_bulk(
     # Names are wrong for every line or for none: say it once.
     check_command(Command("-", resource, effect, "", b""))
     shown = 0
+    away: set[str] = set()
 
     def on_problem(line: int, identity: str, error: FencepostError, fate: Fate) -> None:
         nonlocal shown
+        if fate is Fate.NOT_SUBMITTED:
+            # It is the cluster, not the line: all that were under way hear the same. The summary counts them.
+            if error.code in away:
+                return
+            away.add(error.code)
         shown += 1
         if shown <= PROBLEMS_SHOWN and not render.machine:
             name = f" {identity}" if identity else ""

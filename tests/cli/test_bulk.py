@@ -22,7 +22,7 @@ from fencepost.raft.ports import Wait
 from tests.waiting import eventually
 
 from .fake_cluster import FakeCluster, unused_address
-from .running import PROGRAM, environment, run, start
+from .running import PROGRAM, environment, run, run_json, start
 
 FATES = ("done", "replayed", "failed", "refused", "not_submitted", "unknown")
 
@@ -185,6 +185,16 @@ def test_the_run_stops_when_the_cluster_is_away(tmp_path: Path) -> None:
     )
     assert result.exit_code == 3
     assert "run the same command again: operation ids make it safe" in result.stdout
+    assert result.stderr.count("not submitted: NO_ENDPOINT") == 1, "once, not for each line under way"
+
+
+def test_a_cluster_that_refuses_the_client_refuses_no_command(cluster: FakeCluster, tmp_path: Path) -> None:
+    source = write(tmp_path / "rows", [{"id": f"{number}"} for number in range(20)])
+    submit = ("submit", "ledger", "credit", "--bulk", source, "--endpoints", cluster.endpoints, "--window", "4")
+    code, body = run_json(*submit, FENCEPOST_CLUSTER_ID="other")
+    assert (code, cluster.commands) == (3, {})
+    assert counts(body)["not_submitted"] == body["lines"] < 20
+    assert "HANDSHAKE_REFUSED" in body["stopped"]
 
 
 def test_a_resume_file_skips_what_has_ended(cluster: FakeCluster, tmp_path: Path) -> None:
