@@ -22,7 +22,7 @@ from fencepost.raft.ports import Wait
 from tests.waiting import eventually
 
 from .fake_cluster import FakeCluster, unused_address
-from .running import PROGRAM, environment, run, run_json, start
+from .running import PROGRAM, environment, run, start
 
 FATES = ("done", "replayed", "failed", "refused", "not_submitted", "unknown")
 
@@ -191,8 +191,10 @@ def test_the_run_stops_when_the_cluster_is_away(tmp_path: Path) -> None:
 def test_a_cluster_that_refuses_the_client_refuses_no_command(cluster: FakeCluster, tmp_path: Path) -> None:
     source = write(tmp_path / "rows", [{"id": f"{number}"} for number in range(20)])
     submit = ("submit", "ledger", "credit", "--bulk", source, "--endpoints", cluster.endpoints, "--window", "4")
-    code, body = run_json(*submit, FENCEPOST_CLUSTER_ID="other")
-    assert (code, cluster.commands) == (3, {})
+    # In a process of its own: the nodes of this one log that they turned somebody away.
+    process = start(*submit, "-o", "json", FENCEPOST_CLUSTER_ID="other")
+    body = json.loads(process.communicate(timeout=20)[0])
+    assert (process.returncode, cluster.commands) == (3, {})
     assert counts(body)["not_submitted"] == body["lines"] < 20
     assert "HANDSHAKE_REFUSED" in body["stopped"]
 
