@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import structlog
@@ -10,7 +10,7 @@ import structlog
 from ..core.entry import Entry, EntryKind
 from ..core.errors import DuplicateGeneration, FenceError, FencepostError, ResourceUnavailable, StaleLeader
 from ..core.errors import Outcome as OutcomeOf
-from ..outbox.codec import Dispatch, DispatchRow, Outcome, encode
+from ..outbox.codec import Dispatch, DispatchRow, Outcome, OutcomeRow, encode
 from ..outbox.operation import TERMINAL, Operation, OperationState
 from ..ports import Attempt, AttemptOutcome, AttemptStatus, Guarantee, Randomness, Resource
 from .authority import Authority
@@ -23,6 +23,11 @@ _LOG = structlog.get_logger("fencepost.effects")
 SLOW_START_ATTEMPTS = 16
 """The largest batch after an activation; doubled by every batch that succeeds, up to the resource's
 limit. A resource that is claimed and yet fails costs few attempts and few rows in the log (S53)."""
+
+
+OUTCOME_BYTES_MAX = 1 << 20
+"""Results and errors in one outcome entry; one larger row goes alone. A batch may bring back more than
+fits into a frame, and an entry that no follower can be sent ends every leader that makes it."""
 
 
 class Proposer(Protocol):
@@ -237,12 +242,13 @@ class Dispatcher:
             )
             for operation, attempt, outcome in zip(batch.operations, batch.attempts, batch.outcomes, strict=True)
         ]
-        data = encode(Outcome(self._resource.name, self._authority.token, rows))
+        entries = [encode(Outcome(self._resource.name, self._authority.token, part)) for part in _in_parts(rows)]
         succeeded = sum(1 for outcome in batch.outcomes if outcome.status == AttemptStatus.SUCCEEDED)
         if succeeded:
             self._on_executed(succeeded)
             self._batch_max = min(2 * self._batch_max, self._resource.batch_limit)
-        self._proposer.propose_internal(EntryKind.OUTBOX, (data,), self._outcomes, (batch,))
+        keys = [*[None] * (len(entries) - 1), batch]
+        self._proposer.propose_internal(EntryKind.OUTBOX, entries, self._outcomes, keys)
         self._running -= 1
         if succeeded == len(batch.outcomes):
             # The effects are done and durable at the resource: lane-mates may follow at once,
@@ -297,6 +303,19 @@ class Dispatcher:
             self._end(batch)
 
 
+def _in_parts(rows: list[OutcomeRow]) -> Iterator[list[OutcomeRow]]:
+    """The rows in order, in runs of bounded bytes: at least one run, none of them empty but of no rows."""
+    part: list[OutcomeRow] = []
+    size = 0
+    for row in rows:
+        size += len(row.result) + len(row.error)
+        if part and size > OUTCOME_BYTES_MAX:
+            yield part
+            part, size = [], len(row.result) + len(row.error)
+        part.append(row)
+    yield part
+
+
 def _status_of(error: BaseException, resource: Resource) -> AttemptStatus:
     """What a batch that raised may have done. A resource that knows says so in the error."""
     if resource.guarantee is Guarantee.FENCED:
@@ -336,24 +355,24 @@ class _DispatchSink:
 
 
 class _OutcomeSink:
-    """Hears of outcome entries; each key is a batch."""
+    """Hears of outcome entries; the key of a batch's last one is the batch, of those before it None."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
 
-    def accepted(self, keys: Sequence[_Batch], first_index: int, term: int) -> None:
+    def accepted(self, keys: Sequence[_Batch | None], first_index: int, term: int) -> None:
         pass
 
-    def refused(self, keys: Sequence[_Batch], code: str, leader: str) -> None:
-        for batch in keys:
+    def refused(self, keys: Sequence[_Batch | None], code: str, leader: str) -> None:
+        for batch in filter(None, keys):
             self._dispatcher.in_flight -= len(batch.operations)
 
-    def applied(self, keys: Sequence[_Batch], entries: Sequence[Entry], results: Sequence[Any]) -> None:
-        for batch in keys:
+    def applied(self, keys: Sequence[_Batch | None], entries: Sequence[Entry], results: Sequence[Any]) -> None:
+        for batch in filter(None, keys):
             self._dispatcher.finished(batch)
 
-    def lost(self, keys: Sequence[_Batch]) -> None:
+    def lost(self, keys: Sequence[_Batch | None]) -> None:
         self.refused(keys, "LEADERSHIP_LOST", "")
 
-    def unknown(self, keys: Sequence[_Batch]) -> None:
+    def unknown(self, keys: Sequence[_Batch | None]) -> None:
         self.refused(keys, "OUTCOME_UNKNOWN", "")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from fencepost.raft.core.errors import ResourceUnavailable
+from fencepost.raft.effects.dispatcher import OUTCOME_BYTES_MAX
 from fencepost.raft.effects.handlers import Permanent, Retryable
 from fencepost.raft.effects.policy import RetryPolicy
 from fencepost.raft.outbox.operation import OperationState
@@ -462,6 +463,26 @@ def test_s53_an_effect_that_hangs_from_an_earlier_tenure_counts_against_the_boun
             assert world.specs[0].store.refusals[-1].operations == ["a"]
             world.settle()
             world.check_store()
+
+
+def test_results_of_a_batch_that_no_frame_holds_are_recorded_in_parts() -> None:
+    """An entry that cannot be sent would end every leader that executes the batch, one after another."""
+    size = 60_000
+    effects = {"credit": lambda attempt: b'"%s"' % attempt.operation_id.encode().rjust(size, b"x")}
+    with World(ResourceSpec(effects=effects), seed=27) as world:
+        leader = world.active_leader()
+        names = [f"c{number}" for number in range(200)]
+        world.done(leader, *names[:100], lane="k")
+        world.done(leader, *names[100:])
+        assert max(map(len, leader.resource.batches)) > 3 * OUTCOME_BYTES_MAX // size
+        assert max(len(entry.data) for entry in leader.raft.log.slice(1, leader.raft.log.last_index)) < (
+            OUTCOME_BYTES_MAX + 2 * size
+        )
+        assert {len(leader.operation(name).result) for name in names} == {size + 2}
+        world.settle()
+        world.check_equal()
+        world.check_store()
+        assert leader.effects.status()["ledger"]["in_flight"] == 0
 
 
 def test_batches_are_bounded_and_carry_what_is_ready() -> None:

@@ -117,6 +117,7 @@ LIMITS: dict[str, list[tuple[str, str]]] = {
             "raft.effects.dispatcher:SLOW_START_ATTEMPTS",
             "attempts in a batch after an activation; doubled as they succeed",
         ),
+        ("raft.effects.dispatcher:OUTCOME_BYTES_MAX", "results in one entry; one larger result goes alone"),
         ("raft.outbox.state:EVENTS_KEPT", "elections and activations that are remembered, each"),
     ],
     "The client port": [
