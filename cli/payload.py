@@ -6,6 +6,7 @@ import json
 import os
 import time
 import uuid
+from collections import Counter
 from typing import Any, NoReturn
 
 from ..raft.core.errors import CommandInvalid
@@ -50,7 +51,6 @@ def _refuse_constant(name: str) -> NoReturn:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
         raise ValueError(f"key {twice!r} stands twice in one object")
     return found

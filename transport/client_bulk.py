@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 
 from ..raft.core.errors import FencepostError
 from ..raft.outbox.codec import Command
@@ -97,10 +97,10 @@ async def submit_window(
         state.abandon()
 
 
-def _fill(source: Iterable[Command], state: _Window) -> None:
+def _fill(source: Iterator[Command], state: _Window) -> None:
     while not state.full and not state.exhausted:
         try:
-            command = next(source)  # type: ignore[call-overload]
+            command = next(source)
         except StopIteration:
             state.exhausted = True
             return
@@ -121,7 +121,7 @@ async def _feed(commands: AsyncIterable[Command], state: _Window, room: asyncio.
             state.add(command)
     except asyncio.CancelledError:
         raise
-    except Exception as error:
+    except Exception as error:  # the caller's code, as in _fill
         state.source_error = error
     finally:
         state.exhausted = True

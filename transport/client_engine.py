@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ..raft.core.errors import (
@@ -411,7 +412,7 @@ class Engine:
             elif not endpoint.probing:
                 endpoint.probing = True
                 future = self.call_on(endpoint.link, "status", {})
-                future.add_done_callback(lambda done, endpoint=endpoint: self._probed(endpoint, done))  # type: ignore[misc]
+                future.add_done_callback(partial(self._probed, endpoint))
 
     def _give_up_if_unreachable(self, now: int) -> None:
         if self._unreachable_after_s is None:

@@ -70,7 +70,7 @@ def init(nodes: str, out: Path, cluster_id: str | None, resources: Path | None) 
     render.line("Start each node in a shell of its own:")
     for line in starts:
         render.line(f"  {line}")
-    render.line(f"Then, in {out}:")
+    render.line("Then:" if out == Path() else f"Then, in {out}:")
     render.line("  fencepost status")
 
 

@@ -118,7 +118,8 @@ async def _ready(client: Client) -> tuple[bool, str]:
     waiting = {
         name: state for name, state in row["activation"].items() if state.upper() != "ACTIVE" and name not in optional
     }
-    states = ", ".join(f"{name}:{state}" for name, state in (waiting or row["activation"]).items())
+    why = {name: f" ({said})" for name in waiting if (said := row["resources"][name].get("last_error"))}
+    states = ", ".join(f"{name}:{state}{why.get(name, '')}" for name, state in (waiting or row["activation"]).items())
     return not waiting, f"leader {leader['node']} in term {leader['term']}; {states or 'no resources'}"
 
 

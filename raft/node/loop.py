@@ -152,7 +152,7 @@ class RaftLoop:
         def call(*arguments: _P.args, **named: _P.kwargs) -> None:
             try:
                 callback(*arguments, **named)
-            except Exception as error:
+            except Exception as error:  # A bug: swallowed by the event loop it would end nothing and be seen by nobody.
                 _LOG.exception("callback raised")
                 self.fail(error)
 

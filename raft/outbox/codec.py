@@ -41,7 +41,7 @@ class Command(NamedTuple):
 
 
 class DispatchRow(NamedTuple):
-    index: int  # type: ignore[assignment]
+    index: int  # type: ignore[assignment]  # the thesis's word; tuple.index is not used
     attempt: int
 
 
@@ -54,7 +54,7 @@ class Dispatch(NamedTuple):
 
 
 class OutcomeRow(NamedTuple):
-    index: int  # type: ignore[assignment]
+    index: int  # type: ignore[assignment]  # the thesis's word; tuple.index is not used
     attempt: int
     verdict: int
     """A :class:`Verdict`."""

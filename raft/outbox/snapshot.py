@@ -47,7 +47,7 @@ class _Record(NamedTuple):
     lane: str
     payload: bytes
     digest: bytes
-    index: int  # type: ignore[assignment]
+    index: int  # type: ignore[assignment]  # the thesis's word; tuple.index is not used
     term: int
     submitted_ns: int
     state: OperationState

@@ -111,7 +111,7 @@ class FakeNode:
                     "in_flight": 0,
                     "dead": 0,
                     "stale_refusals": 0,
-                    "last_error": "",
+                    "last_error": cluster.trouble if leads else "",
                 }
             },
             "definitions_digest": self.digest,
@@ -175,6 +175,7 @@ class FakeCluster:
         self.held: dict[str, list[tuple[Connection, SubmitRequest]]] = {}
         self.frozen: set[str] = set()
         self.activation = "ACTIVE"
+        self.trouble = ""
         self.index = 1
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="fake-cluster")

@@ -138,6 +138,17 @@ def test_wait_for_leader_ready_and_applied(cluster: FakeCluster) -> None:
     assert "applied=2 did not hold in time; applied n1:1, n2:1, n3:1" in result.stderr
 
 
+def test_wait_says_what_keeps_a_resource_from_being_active(cluster: FakeCluster) -> None:
+    cluster.trouble = "no module named mail"
+    wait = ("wait", "--for", "ready", "--endpoints", cluster.endpoints)
+    _, body = run_json(*wait)
+    assert body["found"] == "leader n2 in term 7; ledger:ACTIVE", "trouble that is over is no reason"
+    cluster.activation = "FENCING"
+    result = run(*wait, "--timeout", "300ms")
+    assert result.exit_code == 8
+    assert "leader n2 in term 7; ledger:FENCING (no module named mail)" in result.stderr
+
+
 def test_wait_sees_readiness_come(cluster: FakeCluster) -> None:
     cluster.activation = "FENCING"
     process = start("wait", "--for", "ready", "--endpoints", cluster.endpoints, "-o", "json")

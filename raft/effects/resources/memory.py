@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from ...core.errors import Outcome, ResourceUnavailable
+from ...core.errors import FenceError, Outcome, ResourceUnavailable
 from ...core.token import FencingToken
 from ...ports import Attempt, AttemptOutcome, AttemptStatus, Fence, Guarantee
 from ..handlers import Permanent, Retryable
@@ -123,7 +123,7 @@ class FakeResource:
         stored = store.fences.get(self.name)
         try:
             rises = check_fence(self.name, stored, self._cluster_id, token, holder)
-        except Exception as error:
+        except FenceError as error:
             if stored is not None and stored.cluster == self._cluster_id:
                 store.refusals.append(
                     Refusal(
@@ -135,7 +135,7 @@ class FakeResource:
                         stored.token,
                         stored.holder,
                         operations,
-                        getattr(error, "code", ""),
+                        error.code,
                     )
                 )
             raise
