@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import tomllib
 import uuid
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from ..output import Column
 from ..settings import parse_address, parse_name
 
 CLIENT_PORT_OFFSET = 100
+ANYWHERE = ("0.0.0.0", "[::]")
+"""Hosts to listen on, and none to connect to."""
 
 _RESOURCE_EXAMPLE = """
 # A resource is what commands act on. Every node needs the same definitions.
@@ -98,6 +101,8 @@ def _parse_nodes(text: str) -> dict[str, str]:
             parse_name(node)
             if node in found or node == "fencepost":
                 raise ValueError("the id is taken" if node in found else "the id would name the client file")
+            if address.rpartition(":")[0] in ANYWHERE:
+                raise ValueError("the other nodes cannot dial that; give the address at which they reach this one")
             for each in (parse_address(address), client_address(address)):
                 if each in used:
                     raise ValueError(f"{each} is already an address of {used[each]}")
@@ -117,11 +122,20 @@ def client_address(peer: str) -> str:
 
 
 def _read_resources(path: Path) -> str:
+    """The text of the file, which becomes the end of each node's file. Raises UsageProblem."""
     try:
-        return path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
+        others = [key for key in tomllib.loads(text) if key != "resources"]
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageProblem(f"--resources: cannot read {path}: {reason}; nothing was written") from error
+    except tomllib.TOMLDecodeError as error:
+        raise UsageProblem(f"--resources: {path} is not TOML: {error}; nothing was written") from error
+    if others:
+        # Whatever else it holds would stand in a node's file a second time, or in a section it does not belong to.
+        names = ", ".join(f"{key!r}" for key in others)
+        raise UsageProblem(f"--resources: {path} holds {names} beside 'resources'; nothing was written")
+    return text
 
 
 def _text(value: str) -> str:

@@ -80,6 +80,31 @@ def test_cluster_init_writes_what_node_start_reads(tmp_path: Path, monkeypatch: 
     assert {path: path.read_bytes() for path in (tmp_path / "my cluster").iterdir()} == before
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (GOOD, "holds 'cluster', 'node', 'peers' beside 'resources'"),
+        ("path = 'x.db'\n", "holds 'path' beside 'resources'"),
+        ("[resources.x\n", "is not TOML"),
+    ],
+)
+def test_cluster_init_takes_resources_and_nothing_else(tmp_path: Path, text: str, says: str) -> None:
+    """A node's own file was taken and made files that no node could read."""
+    (tmp_path / "resources.toml").write_text(text)
+    init = ("cluster", "init", "--nodes", "n1=127.0.0.1:7001", "--out", str(tmp_path / "out"))
+    result = run(*init, "--resources", str(tmp_path / "resources.toml"))
+    assert result.exit_code == 2
+    assert says in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]"])
+def test_cluster_init_refuses_an_address_that_nobody_can_dial(tmp_path: Path, host: str) -> None:
+    result = run("cluster", "init", "--nodes", f"n1={host}:7001", "--out", str(tmp_path / "out"))
+    assert result.exit_code == 2
+    assert f"n1={host}:7001: the other nodes cannot dial that" in result.stderr
+
+
 def test_cluster_init_names_each_bad_node(tmp_path: Path) -> None:
     nodes = "n1=127.0.0.1:7001,n1=127.0.0.1:1,n2=127.0.0.1:7101,n3=x,,n4=h:65500,fencepost=h:1"
     result = run("cluster", "init", "--nodes", nodes, "--out", f"{tmp_path}/c")
