@@ -91,6 +91,8 @@ def _row(endpoint: str, answer: Any) -> dict[str, Any]:
         }  # fmt: skip
     resources = answer.get("resources") or {}
     errors = [f"{name}: {each['last_error']}" for name, each in resources.items() if each.get("last_error")]
+    undefined = answer.get("undefined") or {}
+    errors += [f"{name}: not defined here, and {count} waiting for it" for name, count in undefined.items()]
     return {
         "endpoint": endpoint,
         "reachable": True,
@@ -101,7 +103,7 @@ def _row(endpoint: str, answer: Any) -> dict[str, Any]:
         "commit": answer["commit_index"],
         "applied": answer["applied_index"],
         "activation": {name: str(each.get("activation", "")) for name, each in resources.items()},
-        "pending": sum(int(each.get("pending") or 0) for each in resources.values()),
+        "pending": sum(int(each.get("pending") or 0) for each in resources.values()) + sum(undefined.values()),
         "error": "; ".join(errors) or None,
         "resources": resources,
         "peers": answer.get("peers") or {},

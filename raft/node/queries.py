@@ -56,6 +56,7 @@ class NodeQueries:
     def status(self, parameters: dict[str, Any]) -> dict[str, Any]:
         raft = self._loop.raft
         links = self._links()
+        resources = self._resources()
         for peer, progress in raft.progress.items():
             if peer in links:
                 links[peer]["match_index"] = progress.match_index
@@ -74,7 +75,12 @@ class NodeQueries:
             "writes": raft.write_sequence,
             "voters": list(raft.configuration.voters),
             "peers": links,
-            "resources": self._resources(),
+            "resources": resources,
+            "undefined": {
+                name: len(waiting)
+                for name, waiting in self._machine.pending.items()
+                if waiting and name not in resources
+            },
             "last_election": None if election is None else self._election(election),
             "longest_loop_lag_ms": self._loop.longest_lag_ns / 1e6,
             "uptime_s": (self._loop.now() - self._started_at) / 1e9,

@@ -74,6 +74,13 @@ def node(name: str, role: str, term: int, leader: str, **more: Any) -> dict[str,
     }  # fmt: skip
 
 
+def test_commands_for_a_resource_that_is_not_defined_are_counted_and_named() -> None:
+    resources = {"ledger": {"activation": "ACTIVE", "pending": 2, "last_error": ""}}
+    body = summarise({"a:1": node("n1", "leader", 3, "n1", resources=resources, undefined={"legder": 1})})
+    row = body["nodes"][0]
+    assert (row["pending"], row["error"]) == (3, "legder: not defined here, and 1 waiting for it")
+
+
 def test_what_is_confirmed() -> None:
     def leader(**answers: Any) -> tuple[Any, ...] | None:
         found = summarise({f"{name}:1": answer for name, answer in answers.items()})["leader"]

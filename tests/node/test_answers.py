@@ -384,6 +384,8 @@ def test_a_command_whose_effect_is_unknown_here_waits_and_says_why() -> None:
             assert body["state"] == "committed"
             assert words in body["waiting_reason"]
         assert _reply(world, world.call(leader, "command.get", id="fine"))["waiting_reason"] == ""
+        # A misspelt resource has no row of its own to be counted in.
+        assert _reply(world, world.call(leader, "status"))["undefined"] == {"elsewhere": 1}
 
 
 def test_status_and_events_tell_of_elections_and_activations() -> None:
