@@ -10,6 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from fencepost.cli.local_cluster import LocalCluster, until
+from fencepost.raft.core.errors import FencepostError
+from fencepost.raft.outbox.operation import OperationState
 
 from .support import FAST, LEDGER, Load, audit, credit, unfinished
 
@@ -73,8 +75,20 @@ async def test_effects_under_way_end_before_leadership_does_s49(make_cluster: Ca
         leader = (await cluster.ready())["node_id"]
         async with Load(client, [credit(f"op-{n}", "paced") for n in range(600)]) as load:
             await load.answered(100)
+            # One that takes its time: between two short ones there is a moment with nothing under way.
+            slow = asyncio.ensure_future(client.submit(credit("slow", "slow")))
+
+            async def under_way() -> bool:
+                try:
+                    found = await client.call("command.get", {"id": "slow"}, endpoint=cluster.endpoints[leader])
+                except FencepostError:
+                    return False
+                return bool(found["state"] == OperationState.DISPATCHED)
+
+            await until(under_way, within_s=20, what="the slow effect under way")
             assert await cluster.stop(leader) == {leader: 0}
             await load.finished()
+            await slow
     assert not load.errors
     cluster.start(leader)
     await cluster.caught_up(int((await cluster.ready())["commit_index"]))
