@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import time
 import uuid
 from collections import Counter
@@ -19,6 +20,11 @@ def new_operation_id() -> str:
     random = int.from_bytes(os.urandom(10), "big")
     value = (milliseconds & (1 << 48) - 1) << 80 | 7 << 76 | (random >> 68) << 64 | 2 << 62 | random & (1 << 62) - 1
     return str(uuid.UUID(int=value))
+
+
+def quoted(operation_id: str) -> str:
+    """An operation id in a command to type next: it may hold whatever can be printed, and a shell reads it."""
+    return shlex.quote(operation_id)
 
 
 def parse_json(text: str) -> Any:

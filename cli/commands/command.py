@@ -12,6 +12,7 @@ from ...raft.core.errors import CheckFailed, CommandFailed
 from ...raft.outbox.operation import TERMINAL, OperationState
 from ..app import FencepostCommand, Session, current_session, run_async
 from ..output import Column, Renderer, token_text
+from ..payload import quoted
 
 if TYPE_CHECKING:
     from ...transport.client import Client
@@ -170,12 +171,12 @@ async def _watch(session: Session, operation_id: str) -> None:
     except TimeoutError:
         raise CheckFailed(
             f"command {operation_id} is {last} and did not end in time",
-            next_step=f"fencepost command show {operation_id} --history",
+            next_step=f"fencepost command show {quoted(operation_id)} --history",
         ) from None
     if last in TERMINAL and last != OperationState.SUCCEEDED:
         raise CommandFailed(
             f"command {operation_id} was committed and is {last}: {found.get('error') or 'no reason given'}",
-            next_step=f"fencepost command show {operation_id} --history",
+            next_step=f"fencepost command show {quoted(operation_id)} --history",
         )
 
 

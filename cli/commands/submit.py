@@ -19,7 +19,7 @@ from ..bulk.progress import progress_display
 from ..bulk.rows import Fields, lines_of, parse_row
 from ..bulk.run import BulkRun, Fate, Summary
 from ..output import Column, Unended
-from ..payload import canonical, new_operation_id, parse_json
+from ..payload import canonical, new_operation_id, parse_json, quoted
 
 if TYPE_CHECKING:
     from ...transport.client import Client
@@ -118,13 +118,14 @@ async def _submit_one(session: Session, command: Command, wait: Wait) -> None:
             except OutcomeUnknown as error:
                 raise await _as_far_as_known(client, command, error) from error
     except asyncio.CancelledError:
-        render.warning(f"interrupted: whether {identity} was committed is unknown; fencepost command show {identity}")
+        ask = f"fencepost command show {quoted(identity)}"
+        render.warning(f"interrupted: whether {identity} was committed is unknown; {ask}")
         raise
     render.show("Submission", describe(command, answer, wait), _COLUMNS)
     if answer.code:
         raise CommandFailed(
             f"{identity} was committed and is {answer.state}: {answer.detail or 'no reason given'}",
-            next_step=f"fencepost command show {identity} --history",
+            next_step=f"fencepost command show {quoted(identity)} --history",
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import shlex
 import signal
 import termios
 import uuid
@@ -67,6 +68,12 @@ def test_a_failed_command_says_that_it_was_committed(cluster: FakeCluster) -> No
     error = error_of(result)
     assert (error["code"], error["committed"]) == ("COMMAND_FAILED", "yes")
     assert "UNIQUE constraint failed" in error["message"]
+
+
+def test_the_command_to_type_next_can_be_typed_as_it_stands(cluster: FakeCluster) -> None:
+    cluster.failing.add("credit")
+    result = run("submit", "ledger", "credit", "--id", "it's; reboot", "--endpoints", cluster.endpoints, "-o", "json")
+    assert shlex.split(error_of(result)["next"]) == ["fencepost", "command", "show", "it's; reboot", "--history"]
 
 
 @pytest.mark.parametrize(
