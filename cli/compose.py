@@ -148,6 +148,7 @@ class ComposedNode:
             known_instances=directory.known_instances(),
             remember_instance=directory.remember_instance,
             randomness=randomness,
+            clock=clock,
             on_failure=self.loop.fail,
         )
         self.loop.transport = self.transport

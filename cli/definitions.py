@@ -1,11 +1,13 @@
-"""Whether the SQL of each effect is understood, tried on an empty database with the declared schema."""
+"""Whether effects can be carried out: their SQL, tried on an empty database with the declared schema,
+and their Python handlers, imported."""
 
 from __future__ import annotations
 
 import sqlite3
 from typing import Any
 
-from .config import NodeConfiguration, SqliteResourceConfiguration
+from ..raft.effects.resources.python import load_handler
+from .config import NodeConfiguration, PythonResourceConfiguration, SqliteResourceConfiguration
 
 
 class _Anything(dict[str, Any]):
@@ -22,7 +24,18 @@ def check_definitions(configuration: NodeConfiguration) -> tuple[list[str], list
     for name, resource in configuration.resources.items():
         if isinstance(resource, SqliteResourceConfiguration):
             _check_sqlite(name, resource, problems, warnings)
+        else:
+            _check_handlers(name, resource, warnings)
     return problems, warnings
+
+
+def _check_handlers(name: str, resource: PythonResourceConfiguration, warnings: list[str]) -> None:
+    """A warning only: the node may run with another PYTHONPATH, or another user, than this check."""
+    for effect in resource.effects.values():
+        try:
+            load_handler(effect.handler)
+        except ValueError as error:
+            warnings.append(f"resources.{name}.effects.{effect.name}: handler {effect.handler!r}: {error}")
 
 
 def _check_sqlite(name: str, resource: SqliteResourceConfiguration, problems: list[str], warnings: list[str]) -> None:

@@ -43,7 +43,8 @@ TITLES = {
     type=click.Choice(["stale-leader", "crash-loop", "partition", "rolling"]),
     default="stale-leader",
     show_default=True,
-    help="stale-leader: it freezes and wakes; crash-loop: kill -9; rolling: SIGTERM, one after the other.",
+    help="stale-leader: it freezes and wakes; crash-loop: kill -9; rolling: SIGTERM, one after the other; "
+    "partition: not in this version.",
 )
 @click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Leave ledger, logs and settings in DIR.")
 @click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Same payments as in the run that printed it.")

@@ -36,16 +36,22 @@ class StageClock:
 
     def __init__(self) -> None:
         self._marks: dict[str, int] = {}
+        self._begun: dict[str, int] = {}
         self._started_at = 0
 
     def start(self, at: int) -> None:
         """The last moment at which the previous leader was heard, or of the node's start."""
         self._started_at = at
         self._marks.clear()
+        self._begun.clear()
 
     def reached(self, stage: str, at: int) -> None:
         """``stage`` ended at ``at``. The first time counts."""
         self._marks.setdefault(stage, at)
+
+    def begun(self, stage: str, at: int) -> None:
+        """``stage`` began only now, and not when the one before it ended: there was nothing to do."""
+        self._begun.setdefault(stage, at)
 
     def has(self, stage: str) -> bool:
         return stage in self._marks
@@ -58,6 +64,6 @@ class StageClock:
             at = self._marks.get(stage)
             if at is None:
                 break
-            result.append(StageSeconds(stage, max(at - before, 0) / 1e9))
+            result.append(StageSeconds(stage, max(at - max(before, self._begun.get(stage, 0)), 0) / 1e9))
             before = at
         return result

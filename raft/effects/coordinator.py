@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import structlog
@@ -15,7 +16,7 @@ import structlog
 from ..core.entry import Entry
 from ..core.errors import FencepostError
 from ..core.events import Role, RoleChange
-from ..core.token import FencingToken
+from ..core.token import FencingToken, token_json
 from ..outbox.machine import OutboxMachine, SubmitResult
 from ..outbox.operation import Operation, OperationState
 from ..ports import Clock, Fence, Randomness, Resource
@@ -61,7 +62,8 @@ class EffectsCoordinator:
         self._randomness = randomness
         self._loop = loop
         self._stages = StageClock()
-        self._stages.start(clock.monotonic_ns())
+        self._started_at = clock.monotonic_ns()
+        self._stages.start(self._started_at)
         self._tenure: Tenure | None = None
         self._wake_timer: asyncio.TimerHandle | None = None
         self._wake_at_ns = 0
@@ -101,7 +103,7 @@ class EffectsCoordinator:
             self._revoke()
         if change.role is Role.PRE_CANDIDATE:
             if not self._stages.has("detect"):
-                self._stages.start(self._node_loop.last_leader_contact_ns() or now)
+                self._stages.start(self._node_loop.last_leader_contact_ns() or self._started_at)
                 self._stages.reached("detect", now)
         elif change.role is Role.FOLLOWER and change.leader:
             self._stages = StageClock()
@@ -207,9 +209,7 @@ class EffectsCoordinator:
                 "kind": status[name]["kind"],
                 "guarantee": status[name]["guarantee"],
                 "activation": status[name]["activation"],
-                "token": None
-                if fence is None
-                else {"incarnation": str(fence.token.incarnation), "term": str(fence.token.term)},
+                "token": None if fence is None else token_json(fence.token),
                 "holder": "" if fence is None else fence.holder,
                 "error": "" if error is None else str(error),
             }
@@ -223,7 +223,7 @@ class EffectsCoordinator:
                     await resource.open()
                     return await resource.fence()
 
-            self._runtime.run(ask, lambda fence, error, name=name: answered(name, fence, error))  # type: ignore[misc]
+            self._runtime.run(ask, partial(answered, name))
 
     # -- inside -----------------------------------------------------------------------------------
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, ParamSpec, Protocol
 
 import structlog
 
 from ..core.entry import Entry, EntryKind
 from ..core.errors import DuplicateGeneration, FencepostError, ResourceUnavailable, StaleLeader
-from ..core.token import FencingToken
+from ..core.token import FencingToken, token_json
 from ..outbox.codec import Activation, Election, encode
 from ..outbox.machine import OutboxMachine
 from ..outbox.operation import Operation
@@ -130,6 +131,8 @@ class Tenure:
         self._term_start_index = node_loop.term_start_index()
         self._recovered = False
         self._draining = False
+        self._nothing_waited = False
+        """Every resource is active, and no command has come since: the first effect's time has not begun."""
         self._activated: list[str] = []
         self._recorded: list[str] = []
         self._sink = _ActivationSink(self)
@@ -145,8 +148,8 @@ class Tenure:
                     randomness=randomness,
                     policy=policies[name],
                     executions=executions[name],
-                    on_trouble=lambda error, name=name: self._trouble(name, error),  # type: ignore[misc]
-                    on_executed=lambda succeeded, name=name: self._executed(name),  # type: ignore[misc]
+                    on_trouble=partial(self._trouble, name),
+                    on_executed=partial(self._executed, name),
                 ),
             )
             for name, resource in resources.items()
@@ -174,6 +177,9 @@ class Tenure:
         """A new command was committed."""
         seat = self._seats.get(operation.resource)
         if seat is not None and seat.filled:
+            if self._nothing_waited:
+                self._nothing_waited = False
+                self._stages.begun("first-effect", self._clock.monotonic_ns())
             seat.dispatcher.offer(operation)
 
     def _activate(self, name: str) -> bool:
@@ -195,7 +201,9 @@ class Tenure:
             seat.overdue = None
         _LOG.info("resource active", resource=name, token=str(self.authority.token))
         if all(other.filled for other in self._seats.values()):
-            self._stages.reached("reconcile", self._clock.monotonic_ns())
+            if not self._stages.has("reconcile"):
+                self._stages.reached("reconcile", self._clock.monotonic_ns())
+                self._nothing_waited = not any(self._machine.pending.get(each) for each in self._seats)
             self._record_election()
         return fills
 
@@ -276,7 +284,7 @@ class Tenure:
         seat.retry = self._loop.call_later(delay, self._node_loop.guarded(self._claim), name)
 
     def _overdue(self, name: str) -> None:
-        """A required resource has stayed away past its bound: another node may reach it (semantics 6.8)."""
+        """A required resource has stayed away past its bound: another node may reach it ."""
         if self.authority.revoked:
             return
         seat = self._seats[name]
@@ -297,7 +305,7 @@ class Tenure:
         times = [wake for seat in self._seats.values() if (wake := seat.dispatcher.next_wake_ns())]
         return min(times, default=0)
 
-    def _executed(self, name: str) -> None:
+    def _executed(self, name: str, succeeded: int) -> None:
         self._seats[name].claim_failures = 0
         if not self._stages.has("first-effect"):
             self._stages.reached("first-effect", self._clock.monotonic_ns())
@@ -342,7 +350,7 @@ class Tenure:
         token = self.authority.token
         return {
             "activation": seat.state.value,
-            "token": {"incarnation": str(token.incarnation), "term": str(token.term)},
+            "token": token_json(token),
             "in_flight": seat.dispatcher.in_flight,
             "last_error": seat.last_error,
         }

@@ -139,7 +139,7 @@ class NodeQueries:
             "id": operation.operation_id,
             "resource": operation.resource,
             "effect": operation.effect,
-            "lane": operation.lane,
+            "lane": operation.lane or None,
             "state": operation.state.value,
             "index": operation.index,
             "term": operation.term,
@@ -147,9 +147,9 @@ class NodeQueries:
             "failures": operation.failures,
             "token": token_json(operation.token),
             "submitted_ns": operation.submitted_ns,
-            "finished_ns": operation.finished_ns,
+            "finished_ns": operation.finished_ns or None,
             "result": json_or_text(operation.result),
-            "error": operation.error,
+            "error": operation.error or None,
         }
 
     def command_list(self, parameters: dict[str, Any]) -> dict[str, Any]:

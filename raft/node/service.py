@@ -96,7 +96,7 @@ class ClientService:
             operation = known.get(command.operation_id)
             if operation is not None:
                 # Only a shortcut: what is applied is committed, so this answer is right on any
-                # node, leader or not. The judgement itself is made at apply (semantics section 3).
+                # node, leader or not. The judgement itself is made at apply.
                 same = operation.digest == digest(command)
                 result = SubmitResult(operation, same, not same)
                 self._answer_submission(_Key(connection, request_id, wait), result)

@@ -182,24 +182,33 @@ class PythonResource:
     def _handler(self, effect: str, handler: str | Handler) -> Handler:
         if not isinstance(handler, str):
             return handler
-        module_name, colon, function_name = handler.partition(":")
-        if not (module_name and colon and function_name):
-            raise self._error(effect, handler, "it must have the form module:function")
         try:
-            found: Any = importlib.import_module(module_name)
-        except Exception as error:  # Importing runs the user's code, which may raise anything.
-            raise self._error(effect, handler, f"{type(error).__name__}: {error}") from error
-        for part in function_name.split("."):
-            found = getattr(found, part, None)
-        if not callable(found):
-            raise self._error(effect, handler, f"{module_name} has no function {function_name}")
-        return found  # type: ignore[no-any-return]
+            return load_handler(handler)
+        except ValueError as error:
+            raise self._error(effect, handler, str(error)) from error
 
     def _error(self, effect: str, handler: str, why: str) -> ConfigurationError:
         return ConfigurationError(
             f"resource {self.name!r}, effect {effect!r}: handler {handler!r} cannot be used: {why}",
             next_step="check the name, and that the module can be imported where the node runs (PYTHONPATH)",
         )
+
+
+def load_handler(handler: str) -> Handler:
+    """Import ``"module:function"``. Raises ValueError that says what is wrong with it."""
+    module_name, colon, function_name = handler.partition(":")
+    if not (module_name and colon and function_name):
+        raise ValueError("it must have the form module:function")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except Exception as error:  # Importing runs the user's code, which may raise anything.
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+    for part in function_name.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise ValueError(f"{module_name} has no function {function_name}")
+    handler_found: Handler = found
+    return handler_found
 
 
 class _Call:
