@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import secrets
 import signal
 import sys
 from importlib import metadata
@@ -118,7 +119,8 @@ class ComposedNode:
         self._runtime = ThreadRuntime(loop)
         self.effects = EffectsCoordinator(
             node_id=directory.node_id,
-            holder=f"{directory.node_id}/{directory.instance_id}/{directory.boot}",
+            # Two processes over copies of one directory count their boots alike: chance tells them apart.
+            holder=f"{directory.node_id}/{directory.instance_id}/{directory.boot}/{secrets.token_hex(4)}",
             incarnation=directory.incarnation,
             node_loop=self.loop,
             machine=machine,

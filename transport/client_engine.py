@@ -50,6 +50,8 @@ BATCH_BYTES_MAX = 2 * 1024 * 1024
 _DONE = int(AnswerStatus.DONE)
 _REFUSED = int(AnswerStatus.REFUSED)
 _UNKNOWN = int(AnswerStatus.UNKNOWN)
+_IN_DOUBT = "in-doubt"
+"""``Answer.state`` of a command whose outcome nobody knows."""
 _S = 1_000_000_000
 
 
@@ -300,6 +302,9 @@ class Engine:
         if answer.status == _UNKNOWN:
             request.uncertain = True
             request.why = f"{link.endpoint.address} does not know: {answer.detail or answer.code}"
+            if answer.state == _IN_DOUBT:  # Nobody knows, and asking again would not change that.
+                self._fail(request, failure_of(request, self.endpoints.tried()))
+                return
             # It leads no more, or is cut off from whoever does: asked again, it would join the running
             # command again and never hear its outcome.
             self.endpoints.move_on_from(link.endpoint)

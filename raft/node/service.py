@@ -174,8 +174,8 @@ class ClientService:
         for result in results:
             if type(result) is list:
                 for operation in result:
-                    if operation.state in TERMINAL:
-                        self._operation_done(operation)
+                    if operation.state in TERMINAL or operation.state is OperationState.IN_DOUBT:
+                        self._operation_ended(operation)
 
     def before_turn_ends(self, now: int) -> None:
         if self._closed:
@@ -220,8 +220,9 @@ class ClientService:
             batch.append(answer)
 
     def answer_all(self, keys: Sequence[_Key], status: AnswerStatus, code: str, detail: str) -> None:
+        term = self._loop.raft.current_term
         for connection, request_id, _ in keys:
-            self.queue(connection, Answer(request_id, int(status), 0, 0, False, "", b"", code, detail))
+            self.queue(connection, Answer(request_id, int(status), 0, term, False, "", b"", code, detail))
         self._loop.wake()
 
     def refused(self, keys: Sequence[_Key], code: str, leader: str) -> None:
@@ -244,17 +245,27 @@ class ClientService:
                 Answer(request_id, status, operation.index, operation.term, False, operation.state.value, b"",
                        "OPERATION_ID_REUSED", detail),
             )  # fmt: skip
+        elif wait == Wait.DONE and operation.state is OperationState.IN_DOUBT:
+            self.queue(connection, _unknown_answer(request_id, operation, replayed, _doubt(operation)))
+        elif wait == Wait.DONE and operation.state not in TERMINAL and self._loop.raft.role is not Role.LEADER:
+            # A follower may be cut off and never hear how it ends; whoever leads has it in hand.
+            self.queue(connection, _unknown_answer(request_id, operation, replayed, "and this node does not lead"))
         elif wait == Wait.DONE and operation.state not in TERMINAL:
             waiters = self._done_waiters.setdefault(operation.index, [])
             waiters.append(_DoneWaiter(connection, request_id, replayed))
         else:
             self.queue(connection, _done_answer(request_id, operation, replayed))
 
-    def _operation_done(self, operation: Operation) -> None:
+    def _operation_ended(self, operation: Operation) -> None:
+        """It is done, or in doubt: nobody hears more by waiting on."""
         waiters = self._done_waiters.pop(operation.index, None)
         if waiters:
             for connection, request_id, replayed in waiters:
-                self.queue(connection, _done_answer(request_id, operation, replayed))
+                if operation.state in TERMINAL:
+                    answer = _done_answer(request_id, operation, replayed)
+                else:
+                    answer = _unknown_answer(request_id, operation, replayed, _doubt(operation))
+                self.queue(connection, answer)
 
     def _end_done_waiters(self, detail: str) -> None:
         self._done_expire_at = 0
@@ -265,6 +276,24 @@ class ClientService:
                     request_id, int(AnswerStatus.UNKNOWN), index, 0, replayed, "", b"", "OUTCOME_UNKNOWN", detail
                 )
                 self.queue(connection, answer)
+
+
+def _doubt(operation: Operation) -> str:
+    return f"and in doubt: {operation.error or 'its executor went away'}"
+
+
+def _unknown_answer(request_id: int, operation: Operation, replayed: bool, why: str) -> Answer:
+    return Answer(
+        request_id,
+        int(AnswerStatus.UNKNOWN),
+        operation.index,
+        operation.term,
+        replayed,
+        operation.state.value,
+        b"",
+        "OUTCOME_UNKNOWN",
+        f"committed at index {operation.index}, {why}",
+    )
 
 
 def _done_answer(request_id: int, operation: Operation, replayed: bool) -> Answer:

@@ -202,7 +202,11 @@ def test_s51_no_answer_is_no_failure_however_often() -> None:
         world.until(lambda: leader.operation("a").state is OperationState.IN_DOUBT, within_s=10.0)
         assert took_place == {"a"}
         assert "the limit is 4 failed attempts" in leader.operation("a").error
-        assert request not in world.connection.answers
+        (joined,) = world.submit(leader, "a")
+        for each in (request, joined):  # Nobody hears more by waiting on.
+            answer = world.answer(each)
+            assert (answer.status, answer.code, answer.state) == (AnswerStatus.UNKNOWN, "OUTCOME_UNKNOWN", "in-doubt")
+            assert "in doubt" in answer.detail
         world.settle_log()
         world.check_equal()
 

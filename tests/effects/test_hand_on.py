@@ -85,3 +85,24 @@ def test_one_record_a_change_of_leader_with_every_stage() -> None:
         assert [record.election.node for record in records] == [first.name, second.name]
         stages = [stage.stage for stage in records[-1].election.stages]
         assert stages == ["detect", "elect", "catch-up", "fence", "reconcile", "first-effect"]
+
+
+def test_s31_nobody_joins_a_running_command_at_a_node_that_may_never_hear_its_end() -> None:
+    with World(seed=6) as world:
+        leader = world.active_leader()
+        leader.resource.hold_before = True
+        (request,) = world.submit(leader, "a")
+        world.until(lambda: leader.resource.held)
+        follower = next(node for node in world.up() if node is not leader)
+        world.until(lambda: "a" in follower.machine.operations)
+        (joined,) = world.submit(follower, "a")
+        answer = world.answer(joined)
+        assert answer.status == AnswerStatus.UNKNOWN
+        assert answer.state == follower.operation("a").state.value
+        assert "committed at index" in answer.detail
+        leader.resource.hold_before = False
+        leader.resource.release()
+        assert world.answer(request).status == AnswerStatus.DONE
+        world.settle()
+        (after,) = world.submit(follower, "a")
+        assert (world.answer(after).status, world.answer(after).replayed) == (AnswerStatus.DONE, True)

@@ -23,6 +23,7 @@ from fencepost.raft.core.errors import (
     TransportError,
 )
 from fencepost.raft.outbox.codec import encode
+from fencepost.raft.outbox.operation import OperationState
 from fencepost.raft.ports import Answer, AnswerStatus, Connection, SubmitRequest, Wait
 from fencepost.transport.client import Client
 from fencepost.transport.client_engine import Engine
@@ -257,6 +258,21 @@ async def test_once_unknown_a_later_no_does_not_make_it_certain() -> None:
         assert len(node.submissions) > 1
         assert caught.value.next_step == "fencepost command show op-7"
         assert caught.value.exit_code == 5
+
+
+async def test_a_command_in_doubt_is_told_at_once() -> None:
+    """The leader knows that nobody knows; the client neither asks again nor waits out its deadline."""
+
+    def in_doubt(node: FakeNode, connection: Connection, request: SubmitRequest) -> Answer:
+        state = OperationState.IN_DOUBT.value
+        return Answer(
+            request.request_id, int(AnswerStatus.UNKNOWN), 7, 9, False, state, b"", "OUTCOME_UNKNOWN", "doubt"
+        )
+
+    async with FakeNode(script=in_doubt) as node, client_of(node.address) as client:
+        with pytest.raises(OutcomeUnknown, match="doubt"):
+            await client.submit(command("op-7"))
+        assert len(node.submissions) == 1
 
 
 async def test_a_node_that_does_not_know_is_not_asked_for_ever() -> None:
