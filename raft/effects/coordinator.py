@@ -17,11 +17,13 @@ from ..core.entry import Entry
 from ..core.errors import FencepostError
 from ..core.events import Role, RoleChange
 from ..core.token import FencingToken, token_json
+from ..outbox.codec import OutcomeRow
 from ..outbox.machine import OutboxMachine, SubmitResult
-from ..outbox.operation import Operation, OperationState
+from ..outbox.operation import TERMINAL, Operation, OperationState
 from ..ports import Clock, Fence, Randomness, Resource
 from .activation import ActivationState, StageClock
 from .dispatcher import Executions
+from .late import LateSuccesses
 from .policy import ActivationPolicy, RetryPolicy
 from .runtime import EffectsRuntime, GuardedRuntime
 from .tenure import ANSWER_TIMEOUT_S, NodeLoop, Tenure, bounded
@@ -69,6 +71,7 @@ class EffectsCoordinator:
         self._wake_at_ns = 0
         self._draining: asyncio.Future[None] | None = None
         self._activation_policies = {name: ActivationPolicy() for name in resources} | dict(activation_policies or {})
+        self._late = LateSuccesses()
         self._hand_ons = dict.fromkeys(self._resources, 0)
         self._executions = {name: Executions() for name in self._resources}
         self.stale_refusals = dict.fromkeys(self._resources, 0)
@@ -97,6 +100,8 @@ class EffectsCoordinator:
                 executions=self._executions,
                 activation_policies=self._activation_policies,
                 hand_ons=self._hand_ons,
+                late=self._late,
+                on_late=self._keep_late,
             )
             return
         if self._tenure is not None:
@@ -118,6 +123,10 @@ class EffectsCoordinator:
                 operation = result.operation
                 if operation.resource not in filled:
                     tenure.offer(operation)
+            elif type(result) is list and tenure.has_standing:
+                for operation in result:
+                    if operation.state in TERMINAL:
+                        tenure.ended(operation)
 
     def before_turn_ends(self, now: int) -> None:
         tenure = self._tenure
@@ -226,6 +235,11 @@ class EffectsCoordinator:
             self._runtime.run(ask, partial(answered, name))
 
     # -- inside -----------------------------------------------------------------------------------
+
+    def _keep_late(self, resource: str, token: FencingToken, rows: list[OutcomeRow]) -> None:
+        self._late.keep(resource, token, rows)
+        if self._tenure is not None and self._tenure.recovered:
+            self._late.propose(self._node_loop)
 
     def _revoke(self) -> None:
         tenure, self._tenure = self._tenure, None

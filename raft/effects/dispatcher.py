@@ -12,6 +12,7 @@ from ..core.errors import DuplicateGeneration, FenceError, FencepostError, Resou
 from ..core.errors import Outcome as OutcomeOf
 from ..outbox.codec import Dispatch, DispatchRow, Outcome, OutcomeRow, encode
 from ..outbox.operation import TERMINAL, Operation, OperationState
+from ..outbox.transitions import Verdict
 from ..ports import Attempt, AttemptOutcome, AttemptStatus, Guarantee, Randomness, Resource
 from .authority import Authority
 from .policy import RetryPolicy, judge
@@ -51,12 +52,14 @@ class Executions:
 class _Batch:
     """Attempts under way together."""
 
-    __slots__ = ("attempts", "operations", "outcomes")
+    __slots__ = ("attempts", "operations", "outcomes", "released")
 
     def __init__(self, operations: list[Operation], attempts: list[Attempt]) -> None:
         self.operations = operations
         self.attempts = attempts
         self.outcomes: list[AttemptOutcome] = []
+        self.released = False
+        """Its lanes went on before its outcomes were on record."""
 
 
 class Dispatcher:
@@ -78,6 +81,7 @@ class Dispatcher:
         policy: RetryPolicy,
         executions: Executions,
         on_trouble: Callable[[BaseException], None],
+        on_late: Callable[[list[OutcomeRow]], None],
         on_executed: Callable[[int], None],
     ) -> None:
         self._resource = resource
@@ -88,6 +92,7 @@ class Dispatcher:
         self._randomness = randomness
         self._policy = policy
         self._on_trouble = on_trouble
+        self._on_late = on_late
         self._on_executed = on_executed
         self._queue = DispatchQueue(resource.effects)
         self._executions = executions
@@ -224,9 +229,10 @@ class Dispatcher:
 
     def _propose_outcomes(self, batch: _Batch) -> None:
         if self._authority.revoked:
-            # Only facts go on record once authority is gone; no longer being leader, even they cannot be
-            # proposed here. The successor asks the resource.
+            # Only facts go on record once authority is gone; no longer being leader, not even they can be
+            # proposed here now. The successor asks the resource, if that can be asked.
             self._end(batch)
+            self.late(batch)
             return
         now = self._cluster_time_ns()
         rows = [
@@ -242,7 +248,7 @@ class Dispatcher:
             )
             for operation, attempt, outcome in zip(batch.operations, batch.attempts, batch.outcomes, strict=True)
         ]
-        entries = [encode(Outcome(self._resource.name, self._authority.token, part)) for part in _in_parts(rows)]
+        entries = [encode(Outcome(self._resource.name, self._authority.token, part)) for part in in_parts(rows)]
         succeeded = sum(1 for outcome in batch.outcomes if outcome.status == AttemptStatus.SUCCEEDED)
         if succeeded:
             self._on_executed(succeeded)
@@ -255,6 +261,25 @@ class Dispatcher:
             # before the outcomes are committed. After a crash the resource recognises them.
             self._release_lanes(batch)
 
+    def late(self, batch: _Batch) -> None:
+        """Keep the successes of a batch whose outcomes could not be put on record."""
+        rows = [
+            OutcomeRow(attempt.index, attempt.number, Verdict.SUCCEEDED, outcome.result, "", 0)
+            for attempt, outcome in zip(batch.attempts, batch.outcomes, strict=True)
+            if outcome.status == AttemptStatus.SUCCEEDED
+        ]
+        if rows:
+            self._on_late(rows)
+
+    def ended(self, operation: Operation) -> None:
+        """A command of this resource has ended by another way than through here."""
+        self._queue.ended(operation)
+
+    @property
+    def has_standing(self) -> bool:
+        """Whether a lane stands still for a head that cannot start."""
+        return self._queue.has_standing
+
     def _end(self, batch: _Batch) -> None:
         self._running -= 1
         self.in_flight -= len(batch.operations)
@@ -262,7 +287,7 @@ class Dispatcher:
     def _release_lanes(self, batch: _Batch) -> None:
         for lane in dict.fromkeys(operation.lane for operation in batch.operations if operation.lane):
             self._queue.release_lane(lane, [])
-        batch.outcomes = []
+        batch.released = True
 
     # -- what the log says ------------------------------------------------------------------------
 
@@ -283,7 +308,7 @@ class Dispatcher:
     def finished(self, batch: _Batch) -> None:
         """The outcome entry is applied: what must run again goes back into the queue."""
         self.in_flight -= len(batch.operations)
-        if not batch.outcomes:
+        if batch.released:
             return  # All succeeded, lanes were released at once.
         lanes: dict[str, list[Operation]] = {}
         for operation in batch.operations:
@@ -303,7 +328,7 @@ class Dispatcher:
             self._end(batch)
 
 
-def _in_parts(rows: list[OutcomeRow]) -> Iterator[list[OutcomeRow]]:
+def in_parts(rows: list[OutcomeRow]) -> Iterator[list[OutcomeRow]]:
     """The rows in order, in runs of bounded bytes: at least one run, none of them empty but of no rows."""
     part: list[OutcomeRow] = []
     size = 0
@@ -366,6 +391,7 @@ class _OutcomeSink:
     def refused(self, keys: Sequence[_Batch | None], code: str, leader: str) -> None:
         for batch in filter(None, keys):
             self._dispatcher.in_flight -= len(batch.operations)
+            self._dispatcher.late(batch)
 
     def applied(self, keys: Sequence[_Batch | None], entries: Sequence[Entry], results: Sequence[Any]) -> None:
         for batch in filter(None, keys):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 
-from ..outbox.operation import Operation, OperationState
+from ..outbox.operation import TERMINAL, Operation, OperationState
 
 _COMMITTED = OperationState.COMMITTED
 _RETRY_WAIT = OperationState.RETRY_WAIT
@@ -32,6 +32,8 @@ class DispatchQueue:
         self._busy: set[str] = set()
         self._waiting: list[tuple[int, int, Operation | str]] = []
         """Heap of (next try in cluster time, index, operation or lane)."""
+        self._standing: set[str] = set()
+        """Lanes whose head cannot start here."""
 
     def startable(self, operation: Operation) -> bool:
         state = operation.state
@@ -58,9 +60,28 @@ class DispatchQueue:
             self._ready.append(item)
 
     def _enter_lane(self, name: str) -> None:
-        head = self._lanes[name][0]
-        if self.startable(head):
-            self._enter(head, name)
+        """A lane that is not busy: ready, waiting for its head's next try, standing, or empty and gone."""
+        lane = self._lanes[name]
+        # An outcome may arrive by another way than through here: a success that a former leader's
+        # effect had, and that was put on record only now.
+        while lane and lane[0].state in TERMINAL:
+            lane.popleft()
+        if not lane:
+            del self._lanes[name]
+        elif self.startable(lane[0]):
+            self._enter(lane[0], name)
+        else:
+            self._standing.add(name)
+
+    def ended(self, operation: Operation) -> None:
+        """An operation that was not under way here has ended: its lane may be able to go on."""
+        if operation.lane in self._standing:
+            self._standing.discard(operation.lane)
+            self._enter_lane(operation.lane)
+
+    @property
+    def has_standing(self) -> bool:
+        return bool(self._standing)
 
     def take(self, limit: int) -> list[Operation]:
         """Up to ``limit`` operations to dispatch now. Their lanes are busy until released."""
@@ -69,9 +90,13 @@ class DispatchQueue:
         while ready and len(batch) < limit:
             item = ready.popleft()
             if not isinstance(item, str):
-                batch.append(item)
+                if item.state not in TERMINAL:
+                    batch.append(item)
                 continue
             lane = self._lanes[item]
+            if lane[0].state in TERMINAL:
+                self._enter_lane(item)  # Ended by another way since; at the end of the queue, if not empty.
+                continue
             self._busy.add(item)
             batch.append(lane.popleft())  # If the head has had to wait, its wait is over.
             while lane and len(batch) < limit and lane[0].state is _COMMITTED and self.startable(lane[0]):
@@ -82,12 +107,8 @@ class DispatchQueue:
         """What was taken of a lane has ended. ``returned`` are those of it that are not terminal,
         in log order; they go to the front."""
         self._busy.discard(name)
-        lane = self._lanes[name]
-        lane.extendleft(reversed(returned))
-        if lane:
-            self._enter_lane(name)
-        else:
-            del self._lanes[name]
+        self._lanes[name].extendleft(reversed(returned))
+        self._enter_lane(name)
 
     def wake(self, cluster_time_ns: int) -> None:
         """Make ready what has waited long enough."""

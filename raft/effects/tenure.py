@@ -13,13 +13,14 @@ import structlog
 from ..core.entry import Entry, EntryKind
 from ..core.errors import DuplicateGeneration, FencepostError, ResourceUnavailable, StaleLeader
 from ..core.token import FencingToken, token_json
-from ..outbox.codec import Activation, Election, encode
+from ..outbox.codec import Activation, Election, OutcomeRow, encode
 from ..outbox.machine import OutboxMachine
 from ..outbox.operation import Operation
 from ..ports import Clock, Fence, Randomness, Resource
 from .activation import ActivationState, StageClock
 from .authority import Authority
 from .dispatcher import Dispatcher, Executions, Proposer
+from .late import LateSuccesses
 from .policy import HAND_ONS_MAX, ActivationPolicy, RetryPolicy
 from .runtime import EffectsRuntime
 
@@ -116,6 +117,8 @@ class Tenure:
         executions: Mapping[str, Executions],
         activation_policies: Mapping[str, ActivationPolicy],
         hand_ons: dict[str, int],
+        late: LateSuccesses,
+        on_late: Callable[[str, FencingToken, list[OutcomeRow]], None],
     ) -> None:
         self.authority = Authority(token, holder, node_loop.holds_lease)
         self._node_id = node_id
@@ -128,6 +131,7 @@ class Tenure:
         self._stale_refusals = stale_refusals
         self._activation_policies = activation_policies
         self._hand_ons = hand_ons
+        self._late = late
         self._term_start_index = node_loop.term_start_index()
         self._recovered = False
         self._draining = False
@@ -149,6 +153,7 @@ class Tenure:
                     policy=policies[name],
                     executions=executions[name],
                     on_trouble=partial(self._trouble, name),
+                    on_late=partial(on_late, name, token),
                     on_executed=partial(self._executed, name),
                 ),
             )
@@ -168,6 +173,8 @@ class Tenure:
             # Everything that predecessors committed is applied here now: the barrier (S54).
             self._recovered = True
             self._stages.reached("catch-up", self._clock.monotonic_ns())
+            # Before any activation, so that what they end is not in doubt and not done again.
+            self._late.propose(self._node_loop)
             for name in self._seats:
                 self._claim(name)
         activated, self._activated = self._activated, []
@@ -181,6 +188,21 @@ class Tenure:
                 self._nothing_waited = False
                 self._stages.begun("first-effect", self._clock.monotonic_ns())
             seat.dispatcher.offer(operation)
+
+    def ended(self, operation: Operation) -> None:
+        """A command has ended, perhaps by another way than through this tenure's dispatch."""
+        seat = self._seats.get(operation.resource)
+        if seat is not None:
+            seat.dispatcher.ended(operation)
+
+    @property
+    def has_standing(self) -> bool:
+        return any(seat.dispatcher.has_standing for seat in self._seats.values())
+
+    @property
+    def recovered(self) -> bool:
+        """Whether everything that predecessors committed is applied here."""
+        return self._recovered
 
     def _activate(self, name: str) -> bool:
         """Returns whether the queue was filled just now; after an outage it already is."""

@@ -24,6 +24,7 @@ from fencepost.raft.ports import Guarantee
 from ..core.planting import planted
 from ..effects import test_activation as activation
 from ..effects import test_dispatch as dispatch
+from ..effects import test_late as late
 from . import test_answers as answers
 from . import test_stalls as stalls
 from . import test_waiters as waiters
@@ -147,16 +148,29 @@ FAULTS = [
     Fault(
         "a failed head goes behind its lane (S52)",
         DispatchQueue.release_lane,
-        "lane.extendleft(reversed(returned))",
-        "lane.extend(returned)",
+        "self._lanes[name].extendleft(reversed(returned))",
+        "self._lanes[name].extend(returned)",
         dispatch.test_s52_same_order_with_a_failover_between,
+    ),
+    Fault(
+        "a success after the office is forgotten",
+        Dispatcher._propose_outcomes,
+        "self.late(batch)",
+        "pass",
+        late.test_a_naked_success_after_step_down_is_on_record_once_the_node_leads_again,
+    ),
+    Fault(
+        "a lane stands still for ever behind a head that has ended",
+        DispatchQueue.ended,
+        "if operation.lane in self._standing:",
+        "if False:",
+        late.test_a_success_that_arrives_in_a_later_tenure_frees_the_lane_behind_it,
     ),
     Fault(
         "a head in doubt is passed by (S52)",
         DispatchQueue._enter_lane,
-        "if self.startable(head):",
-        "while self._lanes[name] and not self.startable(self._lanes[name][0]): self._lanes[name].popleft()\n"
-        "    if self._lanes[name] and (head := self._lanes[name][0]):",
+        "while lane and lane[0].state in TERMINAL:",
+        "while lane and not self.startable(lane[0]):",
         dispatch.test_s52_head_in_doubt_blocks_its_lane_and_no_other,
     ),
     Fault(
