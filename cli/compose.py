@@ -32,6 +32,7 @@ from ..raft.outbox.machine import OutboxMachine
 from ..raft.ports import Resource
 from ..storage.identity import DataDirectory
 from ..storage.log_store import FileLogStore
+from ..storage.recovery import Recovered
 from ..transport.handshake import LocalNode
 from ..transport.listener import ClientListener
 from ..transport.peers import PeerTransport
@@ -86,8 +87,9 @@ class ComposedNode:
             raise
 
     def _compose(self) -> None:
+        """From the disk outwards; each part gets what was made before it."""
         configuration, directory = self.configuration, self.directory
-        loop = asyncio.get_running_loop()
+        event_loop = asyncio.get_running_loop()
         clock, randomness = SystemClock(), SystemRandomness()
         peers = _peer_addresses(configuration, directory)
         self._log_store, recovered = FileLogStore.open(directory, segment_bytes=configuration.storage.segment_bytes)
@@ -98,25 +100,16 @@ class ComposedNode:
             torn_bytes=recovered.torn_bytes,
             boot=directory.boot,
         )
-        raft = Raft(
-            node_id=directory.node_id,
-            configuration=Configuration(tuple(sorted(directory.voters))),
-            hard_state=recovered.hard_state,
-            entries=recovered.entries,
-            commit_index=recovered.commit_index,
-            options=Options(
-                election_timeout=configuration.raft.election_timeout_ns,
-                heartbeat_interval=configuration.raft.heartbeat_ns,
-                stall_bound=configuration.raft.election_timeout_ns,
-            ),
-            between=randomness.between,
-            now=clock.monotonic_ns(),
-        )
         machine = OutboxMachine()
-        applier = Applier({EntryKind.OUTBOX: machine, EntryKind.EMBEDDED: PlainLog()})
-        self.loop = RaftLoop(raft=raft, log_store=self._log_store, applier=applier, clock=clock, loop=loop)
+        self.loop = RaftLoop(
+            raft=_make_raft(configuration, directory, recovered, clock, randomness),
+            log_store=self._log_store,
+            applier=Applier({EntryKind.OUTBOX: machine, EntryKind.EMBEDDED: PlainLog()}),
+            clock=clock,
+            loop=event_loop,
+        )
         self.resources = _make_resources(configuration)
-        self._runtime = ThreadRuntime(loop)
+        self._runtime = ThreadRuntime(event_loop)
         self.effects = EffectsCoordinator(
             node_id=directory.node_id,
             # Two processes over copies of one directory count their boots alike: chance tells them apart.
@@ -126,14 +119,11 @@ class ComposedNode:
             machine=machine,
             resources=self.resources,
             policies=_retry_policies(configuration),
-            activation_policies={
-                name: ActivationPolicy(settings.required, settings.activation_timeout_ns)
-                for name, settings in configuration.resources.items()
-            },
+            activation_policies=_activation_policies(configuration),
             runtime=self._runtime,
             clock=clock,
             randomness=randomness,
-            loop=loop,
+            loop=event_loop,
         )
         identity = LocalNode(
             directory.cluster_id,
@@ -154,6 +144,19 @@ class ComposedNode:
             on_failure=self.loop.fail,
         )
         self.loop.transport = self.transport
+        self._service = self._make_service(machine)
+        self.loop.observe(self.effects)
+        self.loop.observe(self._service)
+        self._listener = ClientListener(
+            configuration.node.client,
+            self._service,
+            identity,
+            connections_max=configuration.limits.client_connections,
+            unread_bytes_max=configuration.limits.client_buffer_bytes,
+        )
+
+    def _make_service(self, machine: OutboxMachine) -> ClientService:
+        directory = self.directory
         queries = NodeQueries(
             loop=self.loop,
             machine=machine,
@@ -163,28 +166,19 @@ class ComposedNode:
                 "incarnation": directory.incarnation,
                 "version": metadata.version("fencepost"),
                 "boot": directory.boot,
-                "definitions_digest": definitions_digest(configuration),
+                "definitions_digest": definitions_digest(self.configuration),
             },
             links=self._links,
             resources=self.effects.status,
             waiting_reason=self.effects.waiting_reason,
             leader_address=self._leader_address,
         )
-        self._service = service = ClientService(
+        return ClientService(
             loop=self.loop,
             machine=machine,
             leader_address=self._leader_address,
             queries=queries.methods(),
             slow_queries={"resource.fences": self.effects.fences},
-        )
-        self.loop.observe(self.effects)
-        self.loop.observe(service)
-        self._listener = ClientListener(
-            configuration.node.client,
-            service,
-            identity,
-            connections_max=configuration.limits.client_connections,
-            unread_bytes_max=configuration.limits.client_buffer_bytes,
         )
 
     def _links(self) -> dict[str, dict[str, Any]]:
@@ -221,14 +215,11 @@ class ComposedNode:
         )
 
     async def drain(self) -> None:
-        """A planned stop: take nothing new in, finish what is under way, then give up leadership.
-
-        Bounded, so that a hung effect cannot keep the leadership with a node that is going away.
-        """
+        """The first part of a planned stop: take nothing new in, finish what is under way. Bounded, so that
+        a hung effect cannot keep the leadership with a node that is going away."""
         self._service.stop_admitting()
         if not await self.effects.drain(DRAIN_TIMEOUT_S):
             _LOG.warning("effects still under way at the end of the drain", seconds=DRAIN_TIMEOUT_S)
-        self.loop.step_down("the node is stopping")
 
     async def close(self) -> None:
         """Authority first, then connections, then effects, the disk last. Every stage is bounded."""
@@ -298,6 +289,36 @@ def _make_resources(configuration: NodeConfiguration) -> dict[str, Resource]:
                 concurrency=settings.concurrency,
             )
     return resources
+
+
+def _make_raft(
+    configuration: NodeConfiguration,
+    directory: DataDirectory,
+    recovered: Recovered,
+    clock: SystemClock,
+    randomness: SystemRandomness,
+) -> Raft:
+    return Raft(
+        node_id=directory.node_id,
+        configuration=Configuration(tuple(sorted(directory.voters))),
+        hard_state=recovered.hard_state,
+        entries=recovered.entries,
+        commit_index=recovered.commit_index,
+        options=Options(
+            election_timeout=configuration.raft.election_timeout_ns,
+            heartbeat_interval=configuration.raft.heartbeat_ns,
+            stall_bound=configuration.raft.election_timeout_ns,
+        ),
+        between=randomness.between,
+        now=clock.monotonic_ns(),
+    )
+
+
+def _activation_policies(configuration: NodeConfiguration) -> dict[str, ActivationPolicy]:
+    return {
+        name: ActivationPolicy(settings.required, settings.activation_timeout_ns)
+        for name, settings in configuration.resources.items()
+    }
 
 
 def _retry_policies(configuration: NodeConfiguration) -> dict[str, RetryPolicy]:
