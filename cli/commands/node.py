@@ -11,7 +11,9 @@ from typing import Any
 
 import click
 
-from ...raft.core.errors import ConfigurationError
+from ...raft.core.errors import ConfigurationError, StorageError
+from ...storage.formatting import IDENTITY
+from ...storage.reader import load_identity
 from ..app import FencepostCommand, current_session, end_at_last, run_async
 from ..config import NodeConfiguration, SqliteResourceConfiguration, definitions_digest
 from ..config_file import load
@@ -85,7 +87,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     examples=("fencepost node check-config n1.toml", "fencepost node check-config n1.toml -o json"),
     short_help="Check a node's configuration file.",
     help="Check a node's configuration file without starting anything: every problem with its line, and whether "
-    "the SQL of each effect is understood.",
+    "the SQL of each effect is understood, handlers can be imported, and the data directory is this node's.",
 )
 @click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
 @click.option(
@@ -95,6 +97,7 @@ def check_config(path: Path, overrides: tuple[str, ...]) -> None:
     render = current_session().render
     configuration = load(path, overrides=overrides)
     problems, warnings = check_definitions(configuration)
+    problems += run_async(lambda: _check_directory(configuration))
     if problems:
         raise ConfigurationError(
             f"{path} has {len(problems)} problem{'s' if len(problems) != 1 else ''}; nothing was started",
@@ -112,6 +115,24 @@ def check_config(path: Path, overrides: tuple[str, ...]) -> None:
     if render.format == "table":
         render.line(f"{path}: ok")
     render.show("NodeConfiguration", body, columns)
+
+
+async def _check_directory(configuration: NodeConfiguration) -> list[str]:
+    """Whether the data directory, if there is one already, belongs to this node. Touches nothing."""
+    path = configuration.node.data_dir
+    if not (path / IDENTITY).exists():
+        return []
+    try:
+        identity = await load_identity(path)
+    except (StorageError, OSError) as error:
+        return [f"node.data_dir: {error}"]
+    owner = (identity.cluster_id, identity.node_id)
+    if owner == (configuration.cluster.id, configuration.node.id):
+        return []
+    return [
+        f"node.data_dir: {path} belongs to node {identity.node_id} of cluster {identity.cluster_id}, "
+        f"and this file is of node {configuration.node.id} of cluster {configuration.cluster.id}"
+    ]
 
 
 def _describe(configuration: NodeConfiguration) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import fencepost.cli.compose
 from fencepost.cli.client_settings import resolve
 from fencepost.cli.config import NodeConfiguration
 from fencepost.raft.core.errors import StorageFull
+from fencepost.storage.identity import DataDirectory
 
 from .running import run, run_json
 from .test_config import GOOD, LEDGER
@@ -118,3 +120,20 @@ def test_cluster_init_names_each_bad_node(tmp_path: Path) -> None:
         "fencepost=h:1: the id would name the client file",
     ]
     assert not (tmp_path / "c").exists()
+
+
+def test_check_config_knows_whose_directory_it_is_s57(tmp_path: Path) -> None:
+    """S57: the file names a directory that another node has made. Said before anything is started."""
+    path = tmp_path / "n1.toml"
+    path.write_text(GOOD)
+    mine = tomllib.loads(GOOD)
+    directory = tmp_path / mine["node"]["data_dir"]
+    cluster_id, node_id = mine["cluster"]["id"], mine["node"]["id"]
+    DataDirectory.open(directory, cluster_id=cluster_id, node_id=node_id, voters=("n1", "n2", "n3")).close()
+    assert run("node", "check-config", str(path)).exit_code == 0
+    result = run("node", "check-config", str(path), "--set", "cluster.id=other")
+    assert result.exit_code == 2
+    assert f"belongs to node {node_id} of cluster {cluster_id}" in result.stderr
+    assert f"this file is of node {node_id} of cluster other" in result.stderr
+    (directory / "identity").write_bytes(b"nothing of ours")
+    assert "node.data_dir: " in run("node", "check-config", str(path)).stderr
