@@ -34,7 +34,7 @@ from .alarm import NEVER, Alarm
 from .backoff import jittered_s
 from .client_endpoints import Endpoints
 from .client_link import ClientLink, Endpoint
-from .client_requests import Request, expiry_of, failure_of, no_endpoint, refusal_of
+from .client_requests import Request, expiry_of, failure_of, last_leader_of, no_endpoint, refusal_of
 from .codec import encode_call, encode_propose, encode_submit
 
 SWEEP_S = 0.25
@@ -440,9 +440,8 @@ class Engine:
             return
         leader = status.get("leader")
         endpoint.probed_term = status.get("term")
-        endpoint.said = f"up, {status.get('role')} in term {status.get('term')}, " + (
-            f"leader {leader}" if leader else "no leader known"
-        )
+        leadership = f"leader {leader}" if leader else last_leader_of(status)
+        endpoint.said = f"up, {status.get('role')} in term {status.get('term')}, {leadership}"
         if status.get("role") == "leader" and self._waiting:
             self.endpoints.target = endpoint
             self._schedule_flush()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import Sequence
+from typing import Any
 
 from ..raft.core.errors import (
     Busy,
@@ -130,3 +131,11 @@ def no_endpoint(how_long: str, tried: Sequence[str]) -> NoEndpoint:
         tried=tried,
         next_step="start a node, or check --endpoints",
     )
+
+
+def last_leader_of(status: dict[str, Any]) -> str:
+    """What a node without a leader says of the last one, for a person."""
+    last = status.get("last_leader")
+    if not isinstance(last, dict) or not isinstance(last.get("heard_s_ago"), int | float):
+        return "no leader known"
+    return f"last leader {last.get('node')} {last['heard_s_ago']:.0f} s ago"

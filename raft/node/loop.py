@@ -83,6 +83,9 @@ class RaftLoop:
         self.failed: asyncio.Future[BaseException] = loop.create_future()
         self.transport: Transport | None = None
         self.longest_lag_ns = 0
+        self.last_leader: tuple[str, int] | None = None
+        """The leader before there was none, and when it was last heard (monotonic nanoseconds)."""
+        self._leader = ""
         self._log_store = log_store
         self._clock = clock
         self._loop = loop
@@ -361,6 +364,13 @@ class RaftLoop:
 
     def _role_changed(self, change: RoleChange) -> None:
         _LOG.info("role changed", role=change.role.value, term=change.term, leader=change.leader, reason=change.reason)
+        if self._leader and not change.leader:
+            # Heard of until now, or, where this node led, until the last message of it was answered.
+            heard_at = (
+                self._clock.monotonic_ns() if self._leader == self.raft.node_id else self.raft.last_leader_contact
+            )
+            self.last_leader = (self._leader, heard_at)
+        self._leader = change.leader
         if change.role is Role.LEADER:
             agreed_ns = max(self._clock.time_ns(), self.raft.log.last_time_ns)
             self._cluster_ahead_ns = agreed_ns - self._clock.monotonic_ns()

@@ -67,6 +67,7 @@ class NodeQueries:
             "role": raft.role.value,
             "term": raft.current_term,
             "leader": raft.leader,
+            "last_leader": self._last_leader(),
             "leader_client_address": self._leader_address(raft.leader) if raft.leader else "",
             "confirmed": raft.role is Role.LEADER and self._loop.holds_lease(),
             "commit_index": raft.commit_index,
@@ -86,6 +87,13 @@ class NodeQueries:
             "uptime_s": (self._loop.now() - self._started_at) / 1e9,
             "pid": os.getpid(),
         }
+
+    def _last_leader(self) -> dict[str, Any] | None:
+        """Who led before nobody did; None while somebody does."""
+        last = self._loop.last_leader
+        if last is None or self._loop.raft.leader:
+            return None
+        return {"node": last[0], "heard_s_ago": (self._loop.now() - last[1]) / 1e9}
 
     @staticmethod
     def _election(record: Any) -> dict[str, Any]:

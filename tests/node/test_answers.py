@@ -504,3 +504,23 @@ def test_a_question_with_a_bug_is_answered_and_ends_nothing() -> None:
 def _reply(world: World, request: int) -> Any:
     world.until(lambda: request in world.connection.replies or request in world.connection.errors)
     return world.connection.replies[request]
+
+
+def test_a_node_without_a_leader_says_who_led_last_and_when_it_was_heard() -> None:
+    with World(seed=31) as world:
+        leader = world.active_leader()
+        one, other = [node for node in world.up() if node is not leader]
+        assert status_of(world, one)["last_leader"] is None
+        world.crash(leader.name)
+        world.crash(other.name)
+        world.advance(10.0)
+        last = status_of(world, one)["last_leader"]
+        assert last["node"] == leader.name
+        assert 9.0 < last["heard_s_ago"] < 11.0
+
+
+def status_of(world: World, node: SimNode) -> dict[str, Any]:
+    request = world.call(node, "status")
+    world.advance(0.01)
+    body: dict[str, Any] = world.connection.replies[request]
+    return body

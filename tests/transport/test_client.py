@@ -27,6 +27,7 @@ from fencepost.raft.outbox.operation import OperationState
 from fencepost.raft.ports import Answer, AnswerStatus, Connection, SubmitRequest, Wait
 from fencepost.transport.client import Client
 from fencepost.transport.client_engine import Engine
+from fencepost.transport.client_requests import last_leader_of
 
 from .world import (
     DEADLINE_S,
@@ -500,3 +501,17 @@ async def test_another_cluster_is_refused_at_once() -> None:
 def test_addresses_that_are_none(addresses: list[str]) -> None:
     with pytest.raises(ConfigurationError):
         Client(addresses)
+
+
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        ({"node": "n2", "heard_s_ago": 8.2}, "last leader n2 8 s ago"),
+        (None, "no leader known"),
+        ("n2", "no leader known"),
+        ({"node": "n2"}, "no leader known"),
+        ({"node": "n2", "heard_s_ago": "long"}, "no leader known"),
+    ],
+)
+def test_the_last_leader_is_named_where_it_is_known(last: object, said: str) -> None:
+    assert last_leader_of({"last_leader": last}) == said
