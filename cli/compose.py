@@ -48,6 +48,7 @@ CLOSE_TIMEOUT_S = 2.0
 async def run_node(configuration: NodeConfiguration) -> int:
     """Run one node until SIGTERM or SIGINT, or until it fails. Returns the process's exit code.
 
+    Settings of the whole process are made here and nowhere else: it is this node's alone.
     Raises ConfigurationError or StorageError when the node cannot even start.
     """
     node = ComposedNode(configuration)
@@ -57,6 +58,10 @@ async def run_node(configuration: NodeConfiguration) -> int:
         loop.add_signal_handler(number, stop.set)
     try:
         await node.start()
+        settle_collections()
+        # The log's thread needs the interpreter twice a write; a turn of the node's loop may hold it for
+        # milliseconds. Measured: half of the default's time per durable batch while the loop is busy.
+        sys.setswitchinterval(0.0005)
         stopping = loop.create_task(stop.wait())
         await asyncio.wait((stopping, node.loop.failed), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
@@ -202,10 +207,6 @@ class ComposedNode:
         await self.transport.start()
         await self._listener.start()
         self.loop.start()
-        settle_collections()
-        # The log's thread needs the interpreter twice a write; a turn of this loop may hold it for
-        # milliseconds. Measured: half of the default's time per durable batch while the loop is busy.
-        sys.setswitchinterval(0.0005)
         _LOG.info(
             "node started",
             node=self.directory.node_id,

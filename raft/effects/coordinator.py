@@ -53,7 +53,7 @@ class EffectsCoordinator:
         """``holder`` names this process uniquely, also across restarts of the same node. A resource
         without an activation policy has the default one: required."""
         self._node_id = node_id
-        self._holder = holder
+        self.holder = holder
         self._incarnation = incarnation
         self._node_loop = node_loop
         self._machine = machine
@@ -86,7 +86,7 @@ class EffectsCoordinator:
             self._tenure = Tenure(
                 node_id=self._node_id,
                 token=FencingToken(self._incarnation, change.term),
-                holder=self._holder,
+                holder=self.holder,
                 node_loop=self._node_loop,
                 machine=self._machine,
                 resources=self._resources,
