@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -51,6 +52,14 @@ def asyncio_complaints() -> Iterator[list[str]]:
     found = _COMPLAINTS.lines[:]
     _COMPLAINTS.lines.clear()
     assert not found, "asyncio complained: " + "; ".join(found)
+
+
+@pytest.fixture(autouse=True)
+def logging_of_no_other_test() -> Iterator[None]:
+    """`node start` sets up logging for the whole process, and its loggers are then kept at first use: in
+    a test, whoever logs next would keep them, and tests that read log lines would see none."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(autouse=True, scope="module")
