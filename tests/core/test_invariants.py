@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from fencepost.jepsen.sim.checks import ClusterChecks, check_spoken
-from fencepost.jepsen.sim.cores import World
-from fencepost.jepsen.sim.disk import Disk
-from fencepost.jepsen.sim.parts import Violation
+from fencepost.jepsen.cores.checks import ClusterChecks, check_spoken
+from fencepost.jepsen.cores.world import World
+from fencepost.jepsen.cores.disk import Disk
+from fencepost.jepsen.cores.parts import Violation
 from fencepost.raft.core.entry import HardState
 from fencepost.raft.core.events import Durable, Effects, Persist, Role, Send, Tick
 from fencepost.raft.core.invariants import Summary, check, check_step, summarize

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from fencepost.jepsen.sim.chaos import run
+from fencepost.jepsen.cores.chaos import run
 from fencepost.raft.core import append_entries, commitment, election, quorum, replication
 from fencepost.raft.core.log import RaftLog
 from fencepost.raft.core.progress import Progress

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from fencepost.jepsen.sim.chaos import PROFILES, run
-from fencepost.jepsen.sim.cores import World
+from fencepost.jepsen.cores.chaos import PROFILES, run
+from fencepost.jepsen.cores.world import World
 from fencepost.raft.core.options import SECOND
 
 SEEDS = 160

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.jepsen.sim.cores import World
+from fencepost.jepsen.cores.world import World
 from fencepost.raft.core.entry import Entry, EntryKind, HardState
 from fencepost.raft.core.events import Accepted, Propose, Role
 from fencepost.raft.core.messages import (

@@ -54,7 +54,7 @@ def test_every_import_of_the_package_runs_downhill() -> None:
         ("transport.client", "from fencepost.raft.core.entry import Entry"),
         ("transport.client", "import fencepost"),
         ("transport.client", "from .. import __version__"),
-        ("cli.main", "from ..jepsen.sim import world"),
+        ("cli.main", "from ..jepsen.cores import world"),
     ],
 )
 def test_a_planted_violation_is_found(module: str, source: str) -> None:
@@ -71,7 +71,7 @@ def test_a_planted_violation_is_found(module: str, source: str) -> None:
         ("transport.codec", "from ..raft.outbox.codec import Command"),
         ("storage.log_store", "from ..raft.ports import LogStore\nfrom .disk import Disk\nimport threading"),
         ("cli.compose", "from ..storage import identity\nfrom ..raft.node.node import Node\nimport uvloop"),
-        ("jepsen.sim", "from ..cli.compose import run_node"),
+        ("jepsen.cores", "from ..cli.compose import run_node"),
     ],
 )
 def test_what_is_allowed_is_not_complained_about(module: str, source: str) -> None:

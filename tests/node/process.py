@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar, cast
 
-from fencepost.jepsen.sim.disk import Disk
+from fencepost.jepsen.cores.disk import Disk
 from fencepost.raft.core.errors import StorageError
 from fencepost.raft.core.events import Persist
 from fencepost.raft.core.token import FencingToken

@@ -15,7 +15,7 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from fencepost.jepsen.sim.disk import Disk
+from fencepost.jepsen.cores.disk import Disk
 from fencepost.raft.core.entry import Configuration, EntryKind
 from fencepost.raft.core.errors import FencepostError
 from fencepost.raft.core.events import Role

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ...raft.core.events import Accepted, Role
 from ...raft.core.options import MILLISECOND, Options
-from .cores import World
+from .world import World
 from .parts import DiskTimes, Network
 
 OPTIONS = Options(
