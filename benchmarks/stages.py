@@ -22,7 +22,8 @@ import structlog
 
 from fencepost.cli.compose import settle_collections
 from fencepost.cli.payload import new_operation_id
-from fencepost.raft.core.entry import Configuration, EntryKind, HardState
+from fencepost.raft.core.configuration import Configuration
+from fencepost.raft.core.entry import EntryKind, HardState
 from fencepost.raft.core.events import Campaign, Durable, Propose, Receive
 from fencepost.raft.core.messages import AppendEntriesResponse, RequestVoteResponse
 from fencepost.raft.core.options import Options

@@ -12,7 +12,8 @@ from typing import Any
 
 import structlog
 
-from ..raft.core.entry import Configuration, EntryKind
+from ..raft.core.configuration import Configuration
+from ..raft.core.entry import EntryKind
 from ..raft.core.errors import ConfigurationError, FencepostError
 from ..raft.core.options import Options
 from ..raft.core.step import Raft

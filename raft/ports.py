@@ -6,11 +6,11 @@ suite in ``tests/``, run on the fake and on the real thing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum, StrEnum
 from typing import Any, NamedTuple, Protocol
 
-from .core.entry import Entry
+from .core.entry import Entry, Snapshot
 from .core.errors import FencepostError, StorageError
 from .core.events import Persist
 from .core.messages import Message
@@ -50,6 +50,34 @@ class LogStore(Protocol):
 
     def close(self) -> None:
         """Finish what was queued, sync, release. Blocks until the writer has ended."""
+
+
+class SnapshotStore(Protocol):
+    """Snapshots on disk. What is called blocks: in a server it runs on a thread of its own, one call at a
+    time. All of it raises :class:`StorageError`; a failed write or sync is as final as the log's.
+    """
+
+    def newest(self) -> Snapshot | None:
+        """The newest that is whole and durable. Does not block."""
+
+    def write(self, label: Snapshot, chunks: Iterable[bytes]) -> Snapshot:
+        """Write, checksum and publish a snapshot; the label with size and checksum. Durable when it
+        returns: data sync, rename, directory sync (S14). Older ones may be deleted then."""
+
+    def read(self, snapshot: Snapshot, offset: int, length: int) -> bytes:
+        """Up to ``length`` bytes of the contents. Raises :class:`NotFound` if it is not kept any more."""
+
+    def contents(self, snapshot: Snapshot) -> Iterator[bytes]:
+        """All of the contents, in chunks. Raises :class:`StorageCorrupt` before the last of them if the
+        checksum does not match."""
+
+    def store_chunk(self, snapshot: Snapshot, offset: int, data: bytes) -> int:
+        """Store a part of a snapshot that another node sends; how much of it is stored now, bytes.
+        Offset 0 forgets what was under way; another place than the next one changes nothing."""
+
+    def finish(self, snapshot: Snapshot) -> bool:
+        """All parts are stored: verify size and checksum and publish it, durable on return. False, and
+        nothing kept, if it is damaged."""
 
 
 # -- network ----------------------------------------------------------------------------------------
@@ -150,6 +178,13 @@ class Machine(Protocol):
 
     def apply(self, entry: Entry) -> Any:
         """Apply a committed entry and return its result. Raising stops the node before the entry."""
+
+    def snapshot(self) -> Iterable[bytes]:
+        """The state as it is now. What is captured no longer changes; the chunks may be drawn later and
+        on another thread, while the machine goes on (S19)."""
+
+    def restore(self, chunks: Iterable[bytes]) -> None:
+        """Replace the whole state. Raising leaves the old one as it was and stops the node."""
 
 
 # -- resources --------------------------------------------------------------------------------------

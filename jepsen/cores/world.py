@@ -11,7 +11,8 @@ import heapq
 import random
 from collections.abc import Callable
 
-from ...raft.core.entry import Configuration, EntryKind
+from ...raft.core.configuration import Configuration
+from ...raft.core.entry import EntryKind
 from ...raft.core.events import (
     Accepted,
     Campaign,

@@ -9,6 +9,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
+from .configuration import Configuration
+
 
 class EntryKind(IntEnum):
     """Which state machine an entry is for. Several machines share one log.
@@ -53,12 +55,21 @@ class HardState(NamedTuple):
     voted_for: str
 
 
-class Configuration(NamedTuple):
-    """The voters of the cluster, by node id, sorted (Raft thesis section 4)."""
+class Snapshot(NamedTuple):
+    """What a snapshot holds, without the contents (thesis figure 5.3): the state after ``last_index``.
 
-    voters: tuple[str, ...]
+    The label is of exactly one applied index: its term, its cluster time and the configuration in
+    force there (S19, S27). Two snapshots with the same label and checksum hold the same bytes.
+    """
 
-    @property
-    def quorum(self) -> int:
-        """How many voters make a majority."""
-        return len(self.voters) // 2 + 1
+    last_index: int
+    last_term: int
+    last_time_ns: int
+    """Cluster time at ``last_index``, nanoseconds since the Unix epoch."""
+    configuration: Configuration
+    """The newest one at or below ``last_index``."""
+    configuration_index: int
+    """Where in the log it stood; 0 for the one the cluster began with."""
+    size_bytes: int = 0
+    checksum: int = 0
+    """CRC-32C of the contents."""

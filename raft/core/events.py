@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from .entry import Entry, HardState
-from .messages import Message
+from .configuration import Change, Configuration
+from .entry import Entry, HardState, Snapshot
+from .messages import InstallSnapshot, Message
 
 
 class Role(StrEnum):
@@ -20,6 +21,17 @@ class Role(StrEnum):
     PRE_CANDIDATE = "pre-candidate"
     CANDIDATE = "candidate"
     LEADER = "leader"
+
+
+class Transition(StrEnum):
+    """How a change of several voters leaves the joint configuration it needs."""
+
+    AUTO = "auto"
+    """Without a joint configuration where one voter changes, else as IMPLICIT."""
+    IMPLICIT = "implicit"
+    """Through a joint configuration, which the leader leaves by itself."""
+    EXPLICIT = "explicit"
+    """Through a joint configuration, which is left when that is asked for."""
 
 
 # -- events ---------------------------------------------------------------------------------------
@@ -82,14 +94,109 @@ class StorageFailed(NamedTuple):
     now: int
 
 
-Event = Tick | Receive | Propose | Durable | Unreachable | Campaign | StepDown | StorageFailed
+class ChangeConfiguration(NamedTuple):
+    """Change the members of the cluster (thesis chapter 4). Answered in ``Effects.proposed``.
+
+    No changes at all ask for the joint configuration to be left.
+    """
+
+    now: int
+    changes: list[Change]
+    transition: Transition = Transition.AUTO
+    unchecked: bool = False
+    """Do not ask whether a new voter has caught up and was heard of lately. For a cluster that is
+    being put together: a voter that is absent may cost the quorum (S28)."""
+
+
+class TransferLeadership(NamedTuple):
+    """Hand leadership to ``target``, or to whoever has the longest log where it is empty
+    (thesis section 3.10). Answered in ``Effects.transfer``."""
+
+    now: int
+    target: str = ""
+
+
+class Read(NamedTuple):
+    """Ask for the index at which linearizable reads may be answered (thesis section 6.4).
+
+    ``request_ids`` are the caller's, never used twice; each is answered once in ``Effects.reads``, or
+    not at all if it takes too long: the caller has a deadline of its own.
+    """
+
+    now: int
+    request_ids: list[int]
+    lease: bool = False
+    """Answer from the leader's lease where ``Options.lease_reads`` allows it (section 6.4.1)."""
+
+
+class SnapshotTaken(NamedTuple):
+    """What ``Effects.take_snapshot`` asked for is durable."""
+
+    now: int
+    snapshot: Snapshot
+
+
+class SnapshotNotTaken(NamedTuple):
+    """It could not be made. Asked for again after a while."""
+
+    now: int
+
+
+class ChunkUnavailable(NamedTuple):
+    """A part that ``Effects.chunks`` asked for could not be read: begin anew with the newest snapshot."""
+
+    now: int
+    to: str
+
+
+class ChunkStored(NamedTuple):
+    """``offset`` bytes of the snapshot under way are stored."""
+
+    now: int
+    snapshot: Snapshot
+    offset: int
+
+
+class SnapshotReceived(NamedTuple):
+    """All of a snapshot under way is stored, verified and durable."""
+
+    now: int
+    snapshot: Snapshot
+
+
+class SnapshotUnusable(NamedTuple):
+    """The snapshot under way was damaged on its way, or could not be stored. What is stored of it is gone."""
+
+    now: int
+    snapshot: Snapshot
+
+
+Event = (
+    Tick
+    | Receive
+    | Propose
+    | Durable
+    | Unreachable
+    | Campaign
+    | StepDown
+    | StorageFailed
+    | ChangeConfiguration
+    | TransferLeadership
+    | Read
+    | SnapshotTaken
+    | SnapshotNotTaken
+    | ChunkUnavailable
+    | ChunkStored
+    | SnapshotReceived
+    | SnapshotUnusable
+)
 
 
 # -- effects --------------------------------------------------------------------------------------
 
 
 class Persist(NamedTuple):
-    """One write to the log, in order: truncation first, then hard state, then entries.
+    """One write to the log, in order: truncation first, then reset, hard state, entries.
 
     ``sequence`` counts writes from 1. ``hard_state`` is None when unchanged. ``truncate_from`` is
     the first index to delete, 0 for none. ``commit_index`` is what this node knew to be committed
@@ -101,6 +208,11 @@ class Persist(NamedTuple):
     truncate_from: int
     entries: list[Entry]
     commit_index: int
+    reset: Snapshot | None = None
+    """Delete every entry: the log goes on behind this snapshot, which is durable (thesis chapter 5)."""
+    compact_to: int = 0
+    """Entries up to this index are no longer needed, because a durable snapshot holds what they did. They
+    may stay for a while; 0 for none."""
 
 
 class Send(NamedTuple):
@@ -111,20 +223,77 @@ class Send(NamedTuple):
     after: int
 
 
+class ReadChunk(NamedTuple):
+    """Read ``length`` bytes of ``message.snapshot`` from ``message.offset`` on, put them into
+    ``message.data`` and send it to ``to``, under the same condition as :class:`Send`."""
+
+    to: str
+    message: InstallSnapshot
+    length: int
+    after: int
+
+
+class StoreChunk(NamedTuple):
+    """Store a part of a snapshot that is being received; the first one, at offset 0, begins it anew.
+
+    Answered with :class:`ChunkStored`, and after the ``last`` one with :class:`SnapshotReceived`, or
+    else with :class:`SnapshotUnusable`.
+    """
+
+    snapshot: Snapshot
+    offset: int
+    data: bytes
+    last: bool
+
+
+class ReadReady(NamedTuple):
+    """This read may be answered from the state at ``read_index`` or later."""
+
+    request_id: int
+    read_index: int
+
+
+class ReadRefused(NamedTuple):
+    """Certainly not answered: ``code`` is ``NOT_LEADER``, as nobody is known to lead."""
+
+    request_id: int
+    code: str
+    leader: str
+
+
+class TransferBegun(NamedTuple):
+    """No proposals of clients are taken until the transfer has ended. ``deadline`` is monotonic nanoseconds."""
+
+    target: str
+    deadline: int
+
+
+class TransferEnded(NamedTuple):
+    """This node leads on: the target did not take over by the deadline, or left. Where the transfer
+    succeeds there is a :class:`RoleChange` instead."""
+
+    target: str
+    reason: str
+
+
 class Accepted(NamedTuple):
-    """A :class:`Propose` was appended: its proposals have the indexes from ``first_index`` on."""
+    """A :class:`Propose` was appended: its proposals have the indexes from ``first_index`` on. Of a
+    :class:`ChangeConfiguration`, the index of the configuration that was appended."""
 
     first_index: int
     term: int
 
 
 class Refused(NamedTuple):
-    """A :class:`Propose` was certainly not appended."""
+    """What was asked for was certainly not done."""
 
     code: str
-    """``NOT_LEADER`` or ``BUSY``."""
+    """``NOT_LEADER``, ``BUSY`` or ``TOO_LARGE``; of a transfer or a change of members also
+    ``CHANGE_REFUSED``, ``NOT_CAUGHT_UP`` or ``TRANSFER_REFUSED``."""
     leader: str
     """The leader this node follows, or the empty string."""
+    detail: str = ""
+    """Why, as a sentence, where the code alone does not say it."""
 
 
 class RoleChange(NamedTuple):
@@ -149,3 +318,14 @@ class Effects:
     """Entries up to this index are committed and durable here; 0 when there is nothing new."""
     proposed: Accepted | Refused | None = None
     role_changes: list[RoleChange] = field(default_factory=list)
+    restore: Snapshot | None = None
+    """Replace the state machine's state by this snapshot's, before anything is applied."""
+    take_snapshot: Snapshot | None = None
+    """Take a snapshot of the state as it is after ``apply_to`` (or, without, as it is now), and answer
+    with this label, its size and checksum filled in."""
+    chunks: list[ReadChunk] = field(default_factory=list)
+    store_chunks: list[StoreChunk] = field(default_factory=list)
+    reads: list[ReadReady | ReadRefused] = field(default_factory=list)
+    transfer: TransferBegun | TransferEnded | Refused | None = None
+    configuration: Configuration | None = None
+    """The configuration that came into force in this step."""

@@ -1,4 +1,4 @@
-"""The messages between nodes, as in the Raft thesis, figure 3.1 and section 9.6.
+"""The messages between nodes, as in the Raft thesis, figures 3.1 and 5.3, sections 3.10, 6.4 and 9.6.
 
 Times in messages are the *sender's* monotonic nanoseconds. They are only ever echoed back to the
 node that wrote them and compared with its own clock, never with another node's.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .entry import Entry
+from .entry import Entry, Snapshot
 
 
 class PreVote(NamedTuple):
@@ -72,4 +72,60 @@ class AppendEntriesResponse(NamedTuple):
     """``AppendEntries.sent_at``, echoed."""
 
 
-Message = PreVote | PreVoteResponse | RequestVote | RequestVoteResponse | AppendEntries | AppendEntriesResponse
+class InstallSnapshot(NamedTuple):
+    """A part of a snapshot for a follower that lacks entries which are gone here (thesis figure 5.3)."""
+
+    term: int
+    snapshot: Snapshot
+    offset: int
+    """Where in the contents ``data`` begins, bytes. Parts come in order, one at a time."""
+    data: bytes
+    sent_at: int
+    """As in :class:`AppendEntries`."""
+
+
+class InstallSnapshotResponse(NamedTuple):
+    term: int
+    last_index: int
+    """``Snapshot.last_index`` of the snapshot that this is about."""
+    offset: int
+    """How many bytes of it are stored here: where the next part has to begin."""
+    installed: bool
+    """The whole snapshot is in place and durable: the logs match up to ``last_index``."""
+    sent_at: int
+
+
+class TimeoutNow(NamedTuple):
+    """Campaign at once: the leader of ``term`` hands its leadership over (thesis section 3.10)."""
+
+    term: int
+
+
+class ReadIndex(NamedTuple):
+    """A follower asks where linearizable reads that it has taken may be answered (section 6.4)."""
+
+    term: int
+    batch: int
+    """Names the reads of this question at the node that asks."""
+
+
+class ReadIndexResponse(NamedTuple):
+    term: int
+    batch: int
+    read_index: int
+    """The reads may be answered once this is applied; 0: not now, for the sender cannot lead."""
+
+
+Message = (
+    PreVote
+    | PreVoteResponse
+    | RequestVote
+    | RequestVoteResponse
+    | AppendEntries
+    | AppendEntriesResponse
+    | InstallSnapshot
+    | InstallSnapshotResponse
+    | TimeoutNow
+    | ReadIndex
+    | ReadIndexResponse
+)

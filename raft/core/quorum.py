@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from .entry import Configuration
+from .configuration import Configuration
 
 
 class VoteResult(Enum):

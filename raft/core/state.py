@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from .entry import Configuration, Entry, HardState
+from .configuration import Configuration
+from .entry import Entry, HardState
 from .events import Effects, Persist, Role, RoleChange, Send
 from .log import RaftLog
 from .messages import AppendEntries, Message

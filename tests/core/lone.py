@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from fencepost.raft.core.entry import Configuration, Entry, EntryKind, HardState
+from fencepost.raft.core.configuration import Configuration
+from fencepost.raft.core.entry import Entry, EntryKind, HardState
 from fencepost.raft.core.events import (
     Accepted,
     Campaign,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.raft.core.entry import Configuration, Entry, EntryKind
+from fencepost.raft.core.configuration import Configuration
+from fencepost.raft.core.entry import Entry, EntryKind
 from fencepost.raft.core.errors import ConfigurationError
 from fencepost.raft.core.log import ENTRIES_PER_MESSAGE_MAX, RaftLog
 from fencepost.raft.core.options import MILLISECOND, SECOND, Options

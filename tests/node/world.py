@@ -16,7 +16,8 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from fencepost.jepsen.cores.disk import Disk
-from fencepost.raft.core.entry import Configuration, EntryKind
+from fencepost.raft.core.configuration import Configuration
+from fencepost.raft.core.entry import EntryKind
 from fencepost.raft.core.errors import FencepostError
 from fencepost.raft.core.events import Role
 from fencepost.raft.core.messages import Message
