@@ -69,7 +69,7 @@ class _Standing:
     commit_index: int
 
     def take(self, write: Persist) -> None:
-        _, hard_state, truncate_from, entries, commit_index = write
+        _, hard_state, truncate_from, entries, commit_index, _, _ = write
         if hard_state is not None:
             self.hard_state = hard_state
         if truncate_from:
@@ -85,6 +85,9 @@ class FileLogStore:
     ``append`` may be called from one thread at a time. It costs microseconds and never blocks; the
     store's own thread encodes, writes and syncs. That thread cannot be cancelled (S42): whoever
     stops waiting for a write has learnt nothing about it.
+
+    A store that is begun with :meth:`start_stepped` has no thread: it does the same turns where and
+    when :meth:`step` and :meth:`seal` are called, so that a run can be repeated exactly.
     """
 
     def __init__(
@@ -105,10 +108,12 @@ class FileLogStore:
         self._queue: SimpleQueue[Persist | None] = SimpleQueue()
         self._packer = msgpack.Packer()
         self._thread: Thread | None = None
+        self._stepped = False
         self._on_durable: Callable[[int], None] = lambda sequence: None
         self._on_failure: Callable[[StorageError], None] = lambda error: None
         self._failure: StorageError | None = None
         self._closed = False
+        self._ended = False
         self._sealed = True
         self._syncs = 0
         self._written_bytes = 0
@@ -158,13 +163,47 @@ class FileLogStore:
 
     def start(self, on_durable: Callable[[int], None], on_failure: Callable[[StorageError], None]) -> None:
         """Begin writing. Both callbacks are called on the store's thread and must not block."""
-        if self._thread is not None or self._closed:
-            raise AssertionError("the store was started before")
-        self._on_durable = on_durable
-        self._on_failure = on_failure
+        self._begin(on_durable, on_failure)
         # A daemon: an interpreter that ends without close() must end, and may, as after a kill.
         self._thread = Thread(target=self._run, name="fencepost-log", daemon=True)
         self._thread.start()
+
+    def start_stepped(self, on_durable: Callable[[int], None], on_failure: Callable[[StorageError], None]) -> None:
+        """Begin without a thread, in place of :meth:`start`: whoever calls :meth:`step` does the writing.
+
+        Both callbacks are called from within ``step``, ``seal`` and ``close``.
+        """
+        self._begin(on_durable, on_failure)
+        self._stepped = True
+
+    def step(self) -> bool:
+        """One turn of the writer in the caller's thread; whether there was anything to do.
+
+        Everything that is queued becomes one record, is synced and told to ``on_durable``; then what
+        later writes would have to wait for is done. Does not raise: a failure goes to ``on_failure``
+        and is final, as in the thread. Only after :meth:`start_stepped`.
+        """
+        self._must_be_stepped()
+        if self._failure is not None:
+            return False
+        try:
+            write = self._queue.get_nowait()
+        except Empty:
+            return False
+        self._guard(lambda: self._turn(write))
+        return True
+
+    def seal(self) -> bool:
+        """What the thread does after a quiet second (``SEAL_AFTER_S``); whether there was anything to do.
+
+        Nothing may be queued: a seal says where the log stands, and it has not come to rest. Only
+        after :meth:`start_stepped`; does not raise.
+        """
+        self._must_be_stepped()
+        if self._failure is not None or self._sealed or self._ended or not self._queue.empty():
+            return False
+        self._guard(self._seal)
+        return True
 
     def append(self, write: Persist) -> None:
         """Queue a write, which belongs to the store from now on.
@@ -185,7 +224,8 @@ class FileLogStore:
         self._closed = True
         self._queue.put(None)
         if self._thread is None:
-            self._run()
+            if self._failure is None:
+                self._run()
         else:
             self._thread.join()
         self._segment.close()
@@ -198,7 +238,8 @@ class FileLogStore:
 
     def _check(self, write: Persist) -> None:
         """Constant time: the whole log is checked when it is read, this only where writes meet."""
-        sequence, hard_state, truncate_from, entries, commit_index = write
+        sequence, hard_state, truncate_from, entries, commit_index, reset, _ = write
+        assert reset is None
         if self._closed:
             raise AssertionError("append after close")
         if sequence <= self._sequence:
@@ -228,44 +269,63 @@ class FileLogStore:
         if now.term < was.term or (now.term == was.term and was.voted_for and now.voted_for != was.voted_for):
             raise AssertionError(f"hard state {now} after {was}")
 
-    # -- the store's thread -------------------------------------------------------------------------
+    def _begin(self, on_durable: Callable[[int], None], on_failure: Callable[[StorageError], None]) -> None:
+        if self._thread is not None or self._stepped or self._closed:
+            raise AssertionError("the store was started before")
+        self._on_durable = on_durable
+        self._on_failure = on_failure
+
+    def _must_be_stepped(self) -> None:
+        if not self._stepped or self._closed:
+            raise AssertionError("only a store that was started without a thread, and not closed, is driven by steps")
+
+    # -- the writer: the store's thread, or whoever steps -------------------------------------------
 
     def _run(self) -> None:
+        self._guard(self._write_until_closed)
+
+    def _guard(self, act: Callable[[], None]) -> None:
+        """Do a part of the writer's work; its first failure is latched and told, whoever drives it."""
         try:
-            self._write_until_closed()
+            act()
         except StorageError as error:
             self._fail(error)
         except Exception as error:
-            # Whatever ends this thread ends the node: a writer that dies unseen looks like a slow
-            # disk for ever (S41).
+            # Whatever ends the writer ends the node: one that dies unseen looks like a slow disk for
+            # ever (S41).
             failure = StorageError(f"the log's writer failed: {error!r}", next_step="report this as a bug")
             failure.__cause__ = error
             self._fail(failure)
 
     def _write_until_closed(self) -> None:
-        while True:
+        while not self._ended:
             try:
                 write = self._queue.get(timeout=None if self._sealed else self._seal_after_s)
             except Empty:
                 self._seal()
-                continue
-            if write is None:
-                break
-            body, sequence, closing = self._collect(write)
-            self._segment.append(RecordType.WRITES, body)
-            self._sealed = False
-            self._syncs += 1
-            self._written_bytes += len(body)
-            self._on_durable(sequence)
-            if closing:
-                break
-            self._look_ahead()
+            else:
+                self._turn(write)
         if not self._sealed:
             try:
                 self._seal()
             except StorageFull:
                 # Everything acknowledged is durable; without its seal the log reads as after a kill.
                 _log.warning("log_not_sealed", file=os.fspath(self._segment.path))
+
+    def _turn(self, write: Persist | None) -> None:
+        """Make this write and what is queued behind it durable, as one record. None ends the writer."""
+        if write is None:
+            self._ended = True
+            return
+        body, sequence, closing = self._collect(write)
+        self._segment.append(RecordType.WRITES, body)
+        self._sealed = False
+        self._syncs += 1
+        self._written_bytes += len(body)
+        self._on_durable(sequence)
+        self._ended = closing
+        if not closing:
+            self._look_ahead()
 
     def _collect(self, write: Persist) -> tuple[bytes, int, bool]:
         """Everything that is queued, as the body of one record; its last sequence; whether to end."""

@@ -88,7 +88,7 @@ class Replay:
         self.sealed = True
 
     def _write(self, write: Any) -> None:
-        _, hard_state, truncate_from, entries, commit_index = _tuple(write)
+        _, hard_state, truncate_from, entries, commit_index = _tuple(write)[:5]
         self.sealed = False
         if hard_state is not None:
             self._hard_state(hard_state)

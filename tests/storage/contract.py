@@ -1,12 +1,13 @@
 """What every ``LogStore`` on files promises, as checks that run in any world.
 
-They are run on a real folder and on the faulty disk, and on disks and stores with a planted fault,
-each of which at least one check has to catch.
+They are run on a real folder and on the faulty disk, with the store's thread and without it, and on
+disks and stores with a planted fault, each of which at least one check has to catch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -14,28 +15,39 @@ import pytest
 from fencepost.raft.core.entry import HardState
 from fencepost.raft.core.errors import DirectoryLocked, StorageCorrupt
 from fencepost.storage.reader import read_log
+from fencepost.storage.recovery import Recovered
 
-from .world import FIRST, World, entries, open_directory, open_log, opened, recover
+from . import world as worlds
+from .world import FIRST, Log, World, entries, open_directory, open_log
 
 Check = Callable[[World], None]
 
 
+def opened(world: World, *, segment_bytes: int = 1 << 20) -> AbstractContextManager[Log]:
+    return worlds.opened(world.disk, world.root, segment_bytes=segment_bytes, stepped=world.stepped)
+
+
+def recover(world: World) -> Recovered:
+    with opened(world) as log:
+        return log.recovered
+
+
 def an_empty_directory_starts_empty(world: World) -> None:
-    with opened(world.disk, world.root) as log:
+    with opened(world) as log:
         assert log.recovered == (HardState(0, ""), [], 0, 0)
         assert log.directory.created
         assert log.directory.boot == 1
 
 
 def what_was_closed_is_recovered(world: World) -> None:
-    with opened(world.disk, world.root) as log:
+    with opened(world) as log:
         log.write(entries(1, 3), hard_state=HardState(1, "n2"))
         log.write(entries(4, 4), commit_index=3)
-    assert recover(world.disk, world.root) == (HardState(1, "n2"), entries(1, 4), 3, 0)
+    assert recover(world) == (HardState(1, "n2"), entries(1, 4), 3, 0)
 
 
 def completions_come_in_order_and_each_write_is_covered(world: World) -> None:
-    with opened(world.disk, world.root) as log:
+    with opened(world) as log:
         for index in range(1, 101):
             log.write(entries(index, index))
         log.wait(100)
@@ -45,11 +57,11 @@ def completions_come_in_order_and_each_write_is_covered(world: World) -> None:
 
 def what_was_acknowledged_survives_a_crash(world: World) -> None:
     """S13, and S04 at the level of one acknowledged pair."""
-    with opened(world.disk, world.root) as log:
+    with opened(world) as log:
         for index in range(1, 6):
             log.wait(log.write(entries(index, index), hard_state=HardState(index, f"n{index}")))
             left = world.crash()
-            recovered = recover(left.disk, left.root)
+            recovered = recover(left)
             assert recovered.entries == entries(1, index)
             assert recovered.hard_state == HardState(index, f"n{index}")
 
@@ -57,103 +69,103 @@ def what_was_acknowledged_survives_a_crash(world: World) -> None:
 def what_is_acknowledged_is_on_the_disk_at_that_moment(world: World) -> None:
     """S13: not a moment later."""
     found: list[tuple[int, World]] = []
-    with opened(world.disk, world.root) as log:
+    with opened(world) as log:
         log.at_durable = lambda sequence: found.append((sequence, world.crash()))
         for index in range(1, 6):
             log.write(entries(index, index))
     for sequence, left in found:
-        assert len(recover(left.disk, left.root).entries) >= sequence
+        assert len(recover(left).entries) >= sequence
     assert found[-1][0] == 5
 
 
 def a_crash_before_the_first_write_is_an_empty_log(world: World) -> None:
-    with opened(world.disk, world.root) as log:
+    with opened(world) as log:
         left = world.crash()
-        with opened(left.disk, left.root) as again:
+        with opened(left) as again:
             assert again.recovered.entries == []
             assert again.directory.instance_id == log.directory.instance_id
 
 
 def writing_goes_on_after_a_crash(world: World) -> None:
-    with opened(world.disk, world.root) as log:
+    with opened(world) as log:
         log.wait(log.write(entries(1, 2)))
         left = world.crash()
-    with opened(left.disk, left.root) as log:
+    with opened(left) as log:
         log.wait(log.write(entries(3, 4)))
         left = left.crash()
-    assert recover(left.disk, left.root).entries == entries(1, 4)
+    assert recover(left).entries == entries(1, 4)
 
 
 def a_truncation_and_its_replacement_survive_a_crash(world: World) -> None:
     """S17: the whole tail goes, from the conflict on."""
-    with opened(world.disk, world.root) as log:
+    with opened(world) as log:
         log.write(entries(1, 5, term=1), commit_index=1)
         log.wait(log.write(entries(3, 3, term=2), truncate_from=3, hard_state=HardState(2, "")))
         left = world.crash()
-    assert recover(left.disk, left.root).entries == [*entries(1, 2, term=1), *entries(3, 3, term=2)]
+    assert recover(left).entries == [*entries(1, 2, term=1), *entries(3, 3, term=2)]
 
 
 def a_bare_truncation_survives_a_crash(world: World) -> None:
-    with opened(world.disk, world.root) as log:
+    with opened(world) as log:
         log.write(entries(1, 5))
         log.wait(log.write(truncate_from=2))
         left = world.crash()
-    assert recover(left.disk, left.root).entries == entries(1, 1)
+    assert recover(left).entries == entries(1, 1)
 
 
 def segments_roll_and_all_of_them_survive_a_crash(world: World) -> None:
     """S14: a new segment's name is durable before it is used."""
-    with opened(world.disk, world.root, segment_bytes=1000) as log:
+    with opened(world, segment_bytes=1000) as log:
         for index in range(1, 21):
             log.wait(log.write(entries(index, index, size=300)))
             left = world.crash()
-            assert recover(left.disk, left.root).entries == entries(1, index, size=300)
+            assert recover(left).entries == entries(1, index, size=300)
         assert log.store.status().segment >= 5
-    assert recover(world.disk, world.root).entries == entries(1, 20, size=300)
+    assert recover(world).entries == entries(1, 20, size=300)
 
 
 def close_finishes_what_was_queued(world: World) -> None:
     """S42: nobody waits for these writes, and they happen all the same."""
-    log = open_log(world.disk, world.root)
+    log = open_log(world.disk, world.root, stepped=world.stepped)
     for index in range(1, 201):
         log.write(entries(index, index))
     log.close()
     assert log.acknowledged[-1] == 200
     left = world.crash()
-    assert recover(left.disk, left.root).entries == entries(1, 200)
+    assert recover(left).entries == entries(1, 200)
 
 
 def a_large_write_survives(world: World) -> None:
     """S13: short writes are completed."""
-    with opened(world.disk, world.root) as log:
+    with opened(world) as log:
         log.wait(log.write(entries(1, 64, size=5000)))
         left = world.crash()
-    assert recover(left.disk, left.root).entries == entries(1, 64, size=5000)
+    assert recover(left).entries == entries(1, 64, size=5000)
 
 
 def damage_in_the_middle_is_refused(world: World) -> None:
     """S10: one bit of a payload in the middle."""
-    with opened(world.disk, world.root) as log:
+    with opened(world) as log:
         for index in range(1, 21):
             log.wait(log.write(entries(index, index)))
     world.damage(FIRST, lambda data: data.replace(b"5:1:x", b"5:1:y", 1))
     with pytest.raises(StorageCorrupt, match=r"0000000000000001\.log is damaged at offset \d+, log index 5:"):
-        recover(world.disk, world.root)
+        recover(world)
 
 
 def nothing_is_changed_in_a_refused_directory(world: World) -> None:
-    with opened(world.disk, world.root) as log:
+    with opened(world) as log:
         for index in range(1, 4):
             log.wait(log.write(entries(index, index)))
     world.damage(FIRST, lambda data: data.replace(b"2:1:x", b"2:1:y", 1))
     before = world.disk.read(world.root / FIRST)
     with pytest.raises(StorageCorrupt):
-        recover(world.disk, world.root)
+        recover(world)
     assert world.disk.read(world.root / FIRST) == before
 
 
 def an_open_directory_is_locked(world: World) -> None:
-    with opened(world.disk, world.root), pytest.raises(DirectoryLocked):
+    with opened(world), pytest.raises(DirectoryLocked):
         open_directory(world.disk, world.root)
     open_directory(world.disk, world.root).close()
 
@@ -185,7 +197,7 @@ def reading_changes_nothing_and_needs_no_lock(world: World) -> None:
     def everything(path: Path) -> dict[str, bytes]:
         return {name: world.disk.read(path / name) for name in sorted(world.disk.list_directory(path)) if name != "log"}
 
-    with opened(world.disk, world.root) as log:
+    with opened(world) as log:
         log.wait(log.write(entries(1, 3), hard_state=HardState(1, "n1")))
         world = world.crash()
     directory = open_directory(world.disk, world.root)

@@ -19,18 +19,23 @@ from .contract import CHECKS, Check
 from .faulty_disk import FaultyDisk, FaultyFile
 from .world import FakeWorld, RealWorld
 
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_on_a_real_folder(check: Check, tmp_path: Path) -> None:
-    check(RealWorld(tmp_path))
+each_check = pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+both_drives = pytest.mark.parametrize("stepped", [False, True], ids=["thread", "stepped"])
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_on_the_faulty_disk(check: Check) -> None:
-    check(FakeWorld())
+@each_check
+@both_drives
+def test_on_a_real_folder(check: Check, tmp_path: Path, stepped: bool) -> None:
+    check(RealWorld(tmp_path, stepped=stepped))
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@each_check
+@both_drives
+def test_on_the_faulty_disk(check: Check, stepped: bool) -> None:
+    check(FakeWorld(stepped=stepped))
+
+
+@each_check
 def test_on_a_disk_of_short_writes(check: Check) -> None:
     """S13: a write may take fewer bytes than it was given."""
     disk = FaultyDisk()

@@ -68,6 +68,8 @@ class Log:
     changed: Condition = field(default_factory=Condition)
     at_durable: Callable[[int], None] = lambda sequence: None
     """Called at the moment of an acknowledgement, on the store's thread."""
+    stepped: bool = False
+    """The store has no thread: it is driven where something is waited for."""
 
     def write(
         self,
@@ -92,6 +94,10 @@ class Log:
         return self.failures[0]
 
     def _until(self, condition: Callable[[], bool]) -> None:
+        if self.stepped:
+            while not condition():
+                assert self.store.step(), (self.acknowledged, self.failures)
+            return
         with self.changed:
             assert self.changed.wait_for(condition, PATIENCE_S), (self.acknowledged, self.failures)
 
@@ -111,21 +117,29 @@ class Log:
         self.directory.close()
 
 
-def open_log(disk: Disk, root: Path = ROOT, *, segment_bytes: int = 1 << 20, seal_after_s: float = NEVER_S) -> Log:
+def open_log(
+    disk: Disk,
+    root: Path = ROOT,
+    *,
+    segment_bytes: int = 1 << 20,
+    seal_after_s: float = NEVER_S,
+    stepped: bool = False,
+) -> Log:
     directory = open_directory(disk, root)
     try:
         store, recovered = FileLogStore.open(directory, segment_bytes=segment_bytes, seal_after_s=seal_after_s)
     except BaseException:
         directory.close()
         raise
-    log = Log(directory, store, recovered)
-    store.start(log.durable, log.failed)
+    log = Log(directory, store, recovered, stepped=stepped)
+    begin = store.start_stepped if stepped else store.start
+    begin(log.durable, log.failed)
     return log
 
 
 @contextmanager
-def opened(disk: Disk, root: Path = ROOT, *, segment_bytes: int = 1 << 20) -> Iterator[Log]:
-    log = open_log(disk, root, segment_bytes=segment_bytes)
+def opened(disk: Disk, root: Path = ROOT, *, segment_bytes: int = 1 << 20, stepped: bool = False) -> Iterator[Log]:
+    log = open_log(disk, root, segment_bytes=segment_bytes, stepped=stepped)
     try:
         yield log
     finally:
@@ -143,6 +157,8 @@ class World(Protocol):
 
     disk: Disk
     root: Path
+    stepped: bool
+    """Its stores are driven without a thread."""
 
     def crash(self) -> World:
         """What is left if everything stops now, as hard as this world can make it."""
@@ -172,7 +188,8 @@ class Guarded:
 class RealWorld:
     """A folder. A crash is a copy of it: what a kill leaves (the cache outlives the process)."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, stepped: bool = False) -> None:
+        self.stepped = stepped
         self._mutex = RLock()
         self.disk = cast(Disk, Guarded(RealDisk(), self._mutex))
         self.root = folder / "n1"
@@ -183,7 +200,7 @@ class RealWorld:
         copy = self._folder / f"crash-{next(self._crashes)}"
         with self._mutex:
             shutil.copytree(self.root, copy / "n1")
-        return RealWorld(copy)
+        return RealWorld(copy, stepped=self.stepped)
 
     def damage(self, name: str, change: Callable[[bytes], bytes]) -> None:
         path = self.root / name
@@ -193,13 +210,14 @@ class RealWorld:
 class FakeWorld:
     """A faulty disk. A crash is a power loss."""
 
-    def __init__(self, disk: FaultyDisk | None = None) -> None:
+    def __init__(self, disk: FaultyDisk | None = None, *, stepped: bool = False) -> None:
+        self.stepped = stepped
         self.faulty = disk or FaultyDisk()
         self.disk: Disk = self.faulty
         self.root = ROOT
 
     def crash(self) -> FakeWorld:
-        return FakeWorld(self.faulty.after_power_loss())
+        return FakeWorld(self.faulty.after_power_loss(), stepped=self.stepped)
 
     def damage(self, name: str, change: Callable[[bytes], bytes]) -> None:
         path = self.root / name
