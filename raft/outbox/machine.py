@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 from ..core.entry import Entry
 from ..core.errors import UnknownEntry
 from ..core.token import FencingToken
+from .capture import Captures
 from .codec import Activation, Command, Dispatch, Election, Outcome, OutcomeRow, decode, digest
 from .operation import TERMINAL, HistoryRow, Operation, OperationState
-from .snapshot import capture, load, state_hash
+from .snapshot import load
 from .state import ActivationRecord, ElectionRecord, OutboxState
 from .transitions import TAKE_OVER_BY_GUARANTEE, TRANSITIONS, Trigger, Verdict
 
@@ -59,6 +60,7 @@ class OutboxMachine(OutboxState):
 
     def __init__(self) -> None:
         super().__init__()
+        self._captures = Captures()
         self._appliers: dict[type, Callable[[Entry, Any], Any]] = {
             Command: self._apply_command,
             Dispatch: self._apply_dispatch,
@@ -136,13 +138,15 @@ class OutboxMachine(OutboxState):
         pending = self.pending.get(resource)
         if not pending or not self._is_current(entry, resource, token):
             return []
-        counts = self.counts[resource]
+        counts, captures = self.counts[resource], self._captures
         index, time_ns = entry.index, entry.time_ns
         changed = []
         for operation_index, attempt in rows:
             operation = pending.get(operation_index)
             if operation is None or operation.attempt + 1 != attempt or operation.state not in _ON_DISPATCH:
                 continue
+            if captures.drawing:
+                captures.keep(operation)
             counts[operation.state] -= 1
             operation.state = _DISPATCHED
             operation.attempt = attempt
@@ -164,7 +168,7 @@ class OutboxMachine(OutboxState):
         pending = self.pending.get(resource)
         if not pending:
             return []
-        counts = self.counts[resource]
+        counts, captures = self.counts[resource], self._captures
         current = self._is_current(entry, resource, token)
         index, time_ns = entry.index, entry.time_ns
         changed = []
@@ -172,6 +176,8 @@ class OutboxMachine(OutboxState):
             operation = pending.get(row[0])
             if operation is None:  # Unknown here, or terminal: the first success has won.
                 continue
+            if captures.drawing:
+                captures.keep(operation)
             if row[2]:
                 if current and self._fail(entry, token, operation, row):
                     changed.append(operation)
@@ -233,6 +239,8 @@ class OutboxMachine(OutboxState):
             after = arrows.get(operation.state)
             if after is None or operation.token is None or operation.token >= token:
                 continue
+            if self._captures.drawing:
+                self._captures.keep(operation)
             operation.lost += 1
             note = f"{activation.holder} took over from token {operation.token}"
             self._move(entry, operation, after, operation.attempt, token, note)
@@ -279,15 +287,30 @@ class OutboxMachine(OutboxState):
 
     def snapshot(self) -> Iterator[bytes]:
         """The state as chunks. Captured now; the chunks may be drawn later and on another thread."""
-        return capture(self)
+        return self._captures.take(self)
+
+    @staticmethod
+    def prepare(chunks: Iterable[bytes]) -> OutboxState:
+        """A snapshot's state, read and verified. Touches no machine: may run on any thread.
+
+        Raises :class:`StorageCorrupt` or :class:`StorageFormatUnknown`.
+        """
+        return load(chunks)
+
+    def adopt(self, prepared: OutboxState) -> None:
+        """Replace the whole state by what :meth:`prepare` made; ``prepared`` is this machine's then."""
+        self.__dict__.update(vars(prepared))
 
     def restore(self, chunks: Iterable[bytes]) -> None:
         """Replace the state by a snapshot's.
 
         Raises :class:`StorageCorrupt` or :class:`StorageFormatUnknown`, with the state untouched.
         """
-        self.__dict__.update(vars(load(chunks)))
+        self.adopt(self.prepare(chunks))
 
     def state_hash(self) -> bytes:
         """16 bytes, equal on two replicas exactly if their states are equal (up to collision)."""
-        return state_hash(self)
+        tail = b""
+        for tail in self.snapshot():  # noqa: B007 - the last one holds the digest of all before it
+            pass
+        return tail[1:]

@@ -22,6 +22,9 @@ from .state import ActivationRecord, ElectionRecord, OutboxState
 
 FORMAT_VERSION = 1
 OPERATIONS_PER_CHUNK = 256
+CHUNK_BYTES = 1 << 20
+"""A chunk ends with the operation that makes its payloads and results this long: encoding one holds the
+interpreter, and with it the node's loop."""
 
 _HEAD = b"H"
 _OPERATIONS = b"O"
@@ -29,7 +32,7 @@ _TAIL = b"T"
 _DIGEST_BYTES = 16
 
 
-class _Head(NamedTuple):
+class Head(NamedTuple):
     last_applied: int
     cluster_time_ns: int
     operations: int
@@ -65,18 +68,19 @@ class _Record(NamedTuple):
 if _Record._fields != tuple(Operation.__slots__):
     raise AssertionError("a field of Operation is missing from its snapshot")
 
+Record = tuple[Any, ...]
+"""What is encoded: the fields of :class:`_Record` without the time that making one takes."""
+_PAYLOAD = _Record._fields.index("payload")
+_RESULT = _Record._fields.index("result")
+
 _ENCODER = msgspec.msgpack.Encoder()
-_HEAD_DECODER = msgspec.msgpack.Decoder(_Head)
+_HEAD_DECODER = msgspec.msgpack.Decoder(Head)
 _OPERATIONS_DECODER = msgspec.msgpack.Decoder(list[_Record])
 
 
-def capture(state: OutboxState) -> Iterator[bytes]:
-    """Take the state as it is now; encoding is left to whoever draws the chunks.
-
-    Only what the machine goes on changing is copied here: the fields of each operation and its
-    list of history. Everything below is immutable.
-    """
-    head = _Head(
+def head_of(state: OutboxState) -> Head:
+    """Everything but the operations, as it is now."""
+    return Head(
         state.last_applied,
         state.cluster_time_ns,
         len(state.operations),
@@ -84,10 +88,10 @@ def capture(state: OutboxState) -> Iterator[bytes]:
         list(state.elections),
         list(state.activations),
     )
-    return _encode(head, [_record(operation) for operation in state.operations.values()])
 
 
-def _record(operation: Operation) -> tuple[Any, ...]:
+def record_of(operation: Operation) -> Record:
+    """The fields of an operation as they are now. What they hold is immutable, but for the history."""
     return (
         operation.operation_id,
         operation.resource,
@@ -111,7 +115,8 @@ def _record(operation: Operation) -> tuple[Any, ...]:
     )
 
 
-def _encode(head: _Head, records: list[tuple[Any, ...]]) -> Iterator[bytes]:
+def encode_state(head: Head, records: Iterable[Record]) -> Iterator[bytes]:
+    """The chunks of a snapshot. Nothing is encoded, or drawn from ``records``, before it is asked for."""
     hasher = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     for chunk in _body(head, records):
         hasher.update(chunk)
@@ -119,18 +124,18 @@ def _encode(head: _Head, records: list[tuple[Any, ...]]) -> Iterator[bytes]:
     yield _TAIL + hasher.digest()
 
 
-def _body(head: _Head, records: list[tuple[Any, ...]]) -> Iterator[bytes]:
+def _body(head: Head, records: Iterable[Record]) -> Iterator[bytes]:
     yield _HEAD + bytes((FORMAT_VERSION,)) + _ENCODER.encode(head)
-    for start in range(0, len(records), OPERATIONS_PER_CHUNK):
-        yield _OPERATIONS + _ENCODER.encode(records[start : start + OPERATIONS_PER_CHUNK])
-
-
-def state_hash(state: OutboxState) -> bytes:
-    """The digest that the snapshot's tail holds."""
-    tail = b""
-    for chunk in capture(state):
-        tail = chunk
-    return tail[1:]
+    part: list[Record] = []
+    size = 0
+    for record in records:
+        part.append(record)
+        size += len(record[_PAYLOAD]) + len(record[_RESULT])
+        if len(part) == OPERATIONS_PER_CHUNK or size >= CHUNK_BYTES:
+            yield _OPERATIONS + _ENCODER.encode(part)
+            part, size = [], 0
+    if part:
+        yield _OPERATIONS + _ENCODER.encode(part)
 
 
 def load(chunks: Iterable[bytes]) -> OutboxState:
