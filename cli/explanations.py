@@ -142,6 +142,13 @@ _CATALOGUE: dict[str, tuple[str, str]] = {
         "something promised does not hold",
         """A check or a wait did not find what it was asked for. The text says what was found instead.""",
     ),
+    "HISTORY_INVALID": (
+        "a history that cannot be judged",
+        """A file of recorded operations cannot be read, or holds what cannot have been: a line that is no JSON
+        object, a field that is missing or of the wrong type, an operation that returns before it is invoked, two
+        operations of one process at one key at a time. The text names file and line. It is no verdict on the system
+        that was recorded: mend the recorder or the file, and check again.""",
+    ),
     "STALE_LEADER": (
         "the resource has seen a higher token",
         """A node tried to write with the fencing token of a term that is over, and the resource refused it: this is

@@ -33,6 +33,7 @@ the client file, else the default."""
         "command": ".main:command",
         "resource": ".main:resource",
         "wait": ".commands.wait:wait",
+        "jepsen": ".main:jepsen",
         "explain": ".commands.explain:explain",
         "completion": ".commands.completion:completion",
     },
@@ -86,6 +87,16 @@ def command() -> None:
     lazy={"fences": ".commands.resource:fences"},
 )
 def resource() -> None:
+    pass
+
+
+@click.group(
+    cls=FencepostGroup,
+    help="Look for what must not happen.",
+    examples=("fencepost jepsen check history.jsonl", "fencepost jepsen check history.jsonl -o json"),
+    lazy={"check": ".commands.jepsen:check"},
+)
+def jepsen() -> None:
     pass
 
 

@@ -233,6 +233,14 @@ class CheckFailed(FencepostError):
     exit_code = 8
 
 
+class HistoryInvalid(FencepostError):
+    """A recorded history that cannot be read or cannot have been. It was not judged."""
+
+    code = "HISTORY_INVALID"
+    outcome = Outcome.REFUSED
+    exit_code = 2
+
+
 class FenceError(FencepostError):
     """Base of what a protected resource answers when it refuses a token. Nothing was applied."""
 

@@ -45,7 +45,7 @@ def every_command() -> Iterator[tuple[tuple[str, ...], click.Command]]:
 COMMANDS = [pytest.param(path, id=" ".join(path) or "fencepost") for path, _ in every_command()]
 SPECIFIED = {
     "cluster init", "node start", "node check-config", "status", "submit", "command list", "command show",
-    "command watch", "resource fences", "wait", "explain", "completion",
+    "command watch", "resource fences", "wait", "jepsen check", "explain", "completion",
 }  # fmt: skip
 
 
@@ -72,6 +72,9 @@ def scratch(tmp_path: Path, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "resources.toml").write_text(LEDGER)
     delivery = {"delivery": "d-1", "payload": {"repository": {"full_name": "a/b"}}}
     (tmp_path / "webhooks.jsonl").write_text(json.dumps(delivery) + "\n")
+    read = {"process": 1, "op": "read", "key": "a", "out": None, "invoke": 1, "return": 2}
+    for history in ("history.jsonl", "ledger.jsonl"):
+        (tmp_path / history).write_text(json.dumps(read) + "\n")
     monkeypatch.chdir(tmp_path)
     payload = '{"account": "alice", "cents": 250}'
     assert run("submit", "ledger", "credit", payload, "--id", "order-1001", "--lane", "alice").exit_code == 0
@@ -249,6 +252,26 @@ def test_a_command_loads_only_what_it_needs() -> None:
     )
     found = subprocess.run(
         [sys.executable, "-c", script], env=environment(), capture_output=True, check=True, timeout=30, text=True
+    )
+    assert found.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_proof_is_loaded_by_its_command_alone() -> None:
+    """It stands above the command line, and a node carries nothing of it."""
+    script = (
+        "import sys; from fencepost.cli.main import fencepost; "
+        "[fencepost.main([*words.split(), '--help'], standalone_mode=False) for words in sys.argv[1:]]; "
+        "print([name for name in sys.modules if name.startswith('fencepost.jepsen')])"
+    )
+    words = [" ".join(path) for path, _ in every_command()]
+    assert "jepsen check" in words
+    found = subprocess.run(
+        [sys.executable, "-c", script, *words],
+        env=environment(),
+        capture_output=True,
+        check=True,
+        timeout=30,
+        text=True,
     )
     assert found.stdout.splitlines()[-1] == "[]"
 

@@ -46,14 +46,14 @@ nanoseconds since 1970 and end in `_ns`. Errors, notices and progress go to stde
 
 EXIT_CODES = {
     0: "done",
-    1: "a bug, or a node that ended because its disk failed or filled up",
+    1: "a bug, a node that ended because its disk failed or filled up, or a history whose verdict is unknown",
     2: "usage or configuration",
     3: "no endpoint reachable",
     4: "no leader or no majority; nothing was committed",
     5: "outcome unknown; the id and the command to follow it up are printed",
     6: "the operation id stands for another command",
     7: "not found",
-    8: "a check failed, a command failed, or a fence refused",
+    8: "a check failed, a history is illegal, a command failed, or a fence refused",
     130: "ended by SIGINT",
     143: "ended by SIGTERM; a running node ends with 0 instead",
 }
@@ -80,6 +80,12 @@ KINDS: dict[str, tuple[str, str]] = {
     "NodeConfiguration": ("`node check-config`", "what the node would run with"),
     "Explanation": ("`explain CODE`", "code, title, outcome, exit_code, text"),
     "ExplanationList": ("`explain`", "`items`"),
+    "HistoryVerdict": (
+        "`jepsen check -o jsonl`",
+        "file, verdict, model, operations, keys, steps, `explanations`: key, verdict, order, state, blocked, remarks, "
+        "steps, text",
+    ),
+    "HistoryVerdictList": ("`jepsen check`", "`items`"),
     "Demo": ("`demo`", "scenario, seed, holds, findings, folder"),
     "Error": ("any command, stderr", "`error`: code, message, outcome, committed, tried, next, exit_code"),
     "Notice": ("any command, stderr", "`message`"),
@@ -162,6 +168,11 @@ LIMITS: dict[str, list[tuple[str, str]]] = {
     "The command line": [
         ("transport.client_endpoints:ENDPOINTS_MAX", "endpoints of one client"),
         ("cli.bulk.run:PROBLEMS_MAX", "problems that a bulk summary lists"),
+        ("jepsen.checkers.history_file:PROBLEMS_SHOWN", "problems that are listed of a file that is no history"),
+        (
+            "jepsen.checkers.linearizability:STEPS_MAX",
+            "steps of a search at one key (`--steps`); then the verdict is unknown",
+        ),
     ],
 }
 """By heading: where the limit stands, and of what it is one."""

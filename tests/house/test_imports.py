@@ -55,6 +55,8 @@ def test_every_import_of_the_package_runs_downhill() -> None:
         ("transport.client", "import fencepost"),
         ("transport.client", "from .. import __version__"),
         ("cli.main", "from ..jepsen.cores import world"),
+        ("cli.main", "from ..jepsen.checkers import check"),
+        ("cli.commands.jepsen", "from ...jepsen.cores import world"),
     ],
 )
 def test_a_planted_violation_is_found(module: str, source: str) -> None:
@@ -71,6 +73,7 @@ def test_a_planted_violation_is_found(module: str, source: str) -> None:
         ("transport.codec", "from ..raft.outbox.codec import Command"),
         ("storage.log_store", "from ..raft.ports import LogStore\nfrom .disk import Disk\nimport threading"),
         ("cli.compose", "from ..storage import identity\nfrom ..raft.node.node import Node\nimport uvloop"),
+        ("cli.commands.jepsen", "def check():\n    from ...jepsen.checkers import check"),
         ("jepsen.cores", "from ..cli.compose import run_node"),
     ],
 )
