@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from ...raft.core.events import Accepted, Role
 from ...raft.core.options import MILLISECOND, Options
-from .world import World
 from .parts import DiskTimes, Network
+from .world import World
 
 OPTIONS = Options(
     election_timeout=150 * MILLISECOND,

@@ -20,8 +20,7 @@ def handle_append_entries(state: RaftState, source: str, message: AppendEntries)
         return  # Not what any leader sends; nothing of it can be believed.
     if message.term > state.current_term or state.role is not Role.FOLLOWER or state.leader != source:
         state.become_follower(message.term, source, "heard from the leader")
-    state.last_leader_contact = state.now
-    state.reset_election_deadline()
+    heard_from_leader(state)
 
     log = state.log
     if message.prev_log_index > state.commit_index and not log.matches(message.prev_log_index, message.prev_log_term):
@@ -50,6 +49,13 @@ def handle_append_entries(state: RaftState, source: str, message: AppendEntries)
         AppendEntriesResponse(state.current_term, True, matched, 0, 0, message.sent_at),
         after,
     )
+
+
+def heard_from_leader(state: RaftState) -> None:
+    """The leader of this term is alive, and counts this node as one of its cluster."""
+    state.last_leader_contact = state.now
+    state.removed = False
+    state.reset_election_deadline()
 
 
 def _count_known(state: RaftState, message: AppendEntries) -> int:

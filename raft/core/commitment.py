@@ -2,7 +2,7 @@
 
 A leader counts copies only of entries of its own term; entries of earlier terms are committed
 with them, never by counting (the five-node figure 3.7, scenario S22). A leader's own copy counts
-once it is durable, like anybody's.
+once it is durable, like anybody's, and only while it is a voter (section 4.2.2).
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from .quorum import quorum_value
 from .state import RaftState
 
 
-def advance_commit_index(state: RaftState) -> None:
-    """Leader: move the commit index to what a majority holds, if that is of the current term."""
+def advance_commit_index(state: RaftState) -> bool:
+    """Leader: move the commit index to what a quorum holds, if that is of the current term."""
     match = {peer: progress.match_index for peer, progress in state.progress.items()}
     match[state.node_id] = state.durable_index
     index = quorum_value(state.configuration, match)
     if index <= state.commit_index or state.log.term_at(index) != state.current_term:
-        return
+        return False
     state.commit_index = index
     uncommitted = state.uncommitted
     while uncommitted and uncommitted[0][0] <= index:
         state.uncommitted_bytes -= uncommitted.popleft()[1]
+    return True
 
 
 def report_apply(state: RaftState) -> None:

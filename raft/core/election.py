@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .entry import Entry, EntryKind
 from .events import Role
-from .messages import PreVote, PreVoteResponse, RequestVote, RequestVoteResponse
+from .messages import PreVote, PreVoteResponse, RequestVote, RequestVoteResponse, TimeoutNow
 from .progress import Progress
 from .quorum import VoteResult, vote_result
 from .replication import broadcast_append
@@ -14,7 +14,7 @@ from .state import RaftState
 def start_election(state: RaftState) -> None:
     """The election timeout has passed, or somebody asked: campaign, by pre-vote first."""
     state.reset_election_deadline()
-    if not state.is_voter:
+    if not state.is_voter or state.removed:
         return
     if state.disk_is_stalled():
         return  # A vote of our own could not become durable; leave it to nodes whose disk works (S07).
@@ -32,7 +32,7 @@ def _start_pre_vote(state: RaftState) -> None:
     state.pre_vote_round = state.between(1, (1 << 62))
     state.votes = {state.node_id: True}
     state.report_role("election timeout")
-    for peer in state.peers:
+    for peer in state.voting_peers:
         state.send(
             peer,
             PreVote(state.current_term + 1, state.log.last_index, state.log.last_term, state.pre_vote_round),
@@ -58,7 +58,7 @@ def campaign(state: RaftState, *, transfer: bool) -> None:
     state.votes = {}
     state.reset_election_deadline()
     state.report_role("campaign")
-    for peer in state.peers:
+    for peer in state.voting_peers:
         state.send(peer, RequestVote(state.current_term, state.log.last_index, state.log.last_term, transfer))
 
 
@@ -83,7 +83,11 @@ def _become_leader(state: RaftState) -> None:
     state.leader = state.node_id
     state.votes = {}
     state.progress = {peer: Progress(state.log.last_index + 1, state.now) for peer in state.peers}
+    state.note_contact()
     state.heartbeat_deadline = state.now + state.options.heartbeat_interval
+    inherited = state.log.slice(max(state.commit_index, state.log.previous_index) + 1, state.log.last_index)
+    state.uncommitted.extend([(entry.index, len(entry.data)) for entry in inherited])
+    state.uncommitted_bytes = sum([len(entry.data) for entry in inherited])
     state.term_start_index = state.log.last_index + 1
     state.append_entries(
         [Entry(state.term_start_index, state.current_term, EntryKind.NO_OP, state.log.last_time_ns, b"")]
@@ -106,7 +110,10 @@ def _vote_refusal(state: RaftState, term: int, last_log_index: int, last_log_ter
 
 def handle_pre_vote(state: RaftState, source: str, message: PreVote) -> None:
     """Answer without changing anything here: a granted pre-vote raises no term (S01, S02)."""
-    if state.has_live_leader() and source != state.leader:
+    configuration = state.committed_configuration()
+    if source in configuration.retired and source not in configuration.members:
+        reason = "removed"  # For good: ids are not used again. It need not go on asking (S02).
+    elif state.has_live_leader() and source != state.leader:
         reason = "leader-alive"
     elif message.term == state.current_term and state.voted_for not in ("", source):
         reason = "already-voted"
@@ -118,6 +125,10 @@ def handle_pre_vote(state: RaftState, source: str, message: PreVote) -> None:
 def handle_pre_vote_response(state: RaftState, source: str, message: PreVoteResponse) -> None:
     if state.role is not Role.PRE_CANDIDATE or message.round != state.pre_vote_round:
         return  # Not even its term: a late refusal must not take a node away from its leader.
+    if message.reason == "removed":
+        state.removed = True
+        state.become_follower(state.current_term, "", "removed from the cluster")
+        return
     if message.term > state.current_term and not message.granted:
         state.become_follower(message.term, "", "higher term in a pre-vote answer")
         return
@@ -155,3 +166,11 @@ def handle_request_vote_response(state: RaftState, source: str, message: Request
     # The first answer of a voter stands; a duplicate or a contradiction changes nothing (S06).
     state.votes.setdefault(source, message.granted)
     _count_votes(state)
+
+
+def handle_timeout_now(state: RaftState, source: str, message: TimeoutNow) -> None:
+    """The leader hands over: campaign at once, without pre-vote, and say so (thesis section 3.10)."""
+    if message.term != state.current_term or source != state.leader or state.role is not Role.FOLLOWER:
+        return  # Late: that leadership has ended, or this node has done something else since.
+    if state.is_voter and not state.removed and not state.disk_is_stalled():
+        campaign(state, transfer=True)

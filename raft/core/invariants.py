@@ -9,14 +9,29 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .events import Accepted, Durable, Effects, Event, Persist, Propose, Receive, Role, Send
+from .configuration import Configuration, decode_configuration
+from .entry import EntryKind
+from .events import (
+    Accepted,
+    ChangeConfiguration,
+    Durable,
+    Effects,
+    Event,
+    Persist,
+    Propose,
+    Receive,
+    Role,
+    Send,
+    SnapshotReceived,
+)
 from .messages import (
     AppendEntries,
     AppendEntriesResponse,
+    InstallSnapshotResponse,
     PreVote,
-    PreVoteResponse,
     RequestVote,
     RequestVoteResponse,
+    TimeoutNow,
 )
 from .progress import ProgressState
 from .state import RaftState
@@ -38,6 +53,7 @@ class Summary(NamedTuple):
     write_sequence: int
     durable_sequence: int
     apply_reported: int
+    configuration: Configuration
 
 
 def summarize(state: RaftState) -> Summary:
@@ -55,6 +71,7 @@ def summarize(state: RaftState) -> Summary:
         state.write_sequence,
         state.durable_sequence,
         state.apply_reported,
+        state.configuration,
     )
 
 
@@ -76,18 +93,38 @@ def check(state: RaftState) -> None:
         raise AssertionError(f"the log's term {state.log.last_term} is above the current term {state.current_term}")
     if last_index >= state.log.first_index and state.log.entry(last_index).index != last_index:
         raise AssertionError(f"entry {state.log.entry(last_index).index} is kept at {last_index}")
+    _check_snapshot(state)
     _check_writes(state)
     if state.role is Role.LEADER:
         _check_leader(state)
     else:
         if state.progress or state.uncommitted or state.uncommitted_bytes or state.term_start_index:
             raise AssertionError(f"a {state.role} keeps what only a leader has")
+        if state.transfer is not None or state.departing or state.pending_reads:
+            raise AssertionError(f"a {state.role} has a leader's business under way")
         if state.role is not Role.FOLLOWER and state.leader:
             raise AssertionError(f"a {state.role} that knows a leader")
         if state.role is Role.CANDIDATE and state.voted_for != state.node_id:
             raise AssertionError("a candidate that did not vote for itself")
     if state.failed and state.role is not Role.FOLLOWER:
         raise AssertionError(f"a {state.role} whose storage has failed")
+
+
+def _check_snapshot(state: RaftState) -> None:
+    """What is gone from the log is in a snapshot and applied; the configuration in force is the newest one."""
+    held = 0 if state.snapshot is None else state.snapshot.last_index
+    if state.log.previous_index > min(held, state.apply_reported):
+        raise AssertionError(
+            f"entries up to {state.log.previous_index} are gone, {held} are in a snapshot, "
+            f"{state.apply_reported} are applied"
+        )
+    index = state.configuration_index
+    if index > state.log.previous_index:
+        entry = state.log.entry(index)
+        if entry.kind != EntryKind.CONFIGURATION or decode_configuration(entry.data) != state.configuration:
+            raise AssertionError(f"the configuration in force is not the entry at {index} (S25)")
+    if state.incoming is not None and state.incoming.offset > state.incoming.snapshot.size_bytes:
+        raise AssertionError("more of a snapshot is stored than there is")
 
 
 def _check_writes(state: RaftState) -> None:
@@ -112,8 +149,11 @@ def _check_leader(state: RaftState) -> None:
         raise AssertionError("a leader whose own vote is not durable")
     if state.log.term_at(state.term_start_index) != state.current_term:
         raise AssertionError(f"no entry of term {state.current_term} where its term starts")
-    if sorted(state.progress) != sorted(state.peers):
+    if sorted(state.progress) != sorted({*state.peers, *state.departing}):
         raise AssertionError(f"progress of {sorted(state.progress)} instead of the peers")
+    own_change = state.configuration_index > max(state.commit_index, state.term_start_index)
+    if own_change and state.configuration_at(state.configuration_index - 1)[0] > state.commit_index:
+        raise AssertionError("more than one change of the configuration is under way (S23)")
     if state.uncommitted_bytes != sum(size for _, size in state.uncommitted):
         raise AssertionError("bytes not yet committed are miscounted")
     for peer, progress in state.progress.items():
@@ -122,13 +162,20 @@ def _check_leader(state: RaftState) -> None:
                 f"{peer} matches to {progress.match_index}, next is {progress.next_index}, "
                 f"the log ends at {state.log.last_index}"
             )
+        snapshot = progress.snapshot
+        if (snapshot is not None) is not (progress.state is ProgressState.SNAPSHOT):
+            raise AssertionError(f"{peer} is in {progress.state} with {snapshot}")
+        if snapshot is not None and progress.next_index != snapshot.last_index + 1:
+            raise AssertionError(f"{peer} gets {snapshot} and then entries from {progress.next_index}")
         in_flight = progress.in_flight
+        if progress.in_flight_bytes != sum(size for _, size in in_flight):
+            raise AssertionError(f"bytes in flight to {peer} are miscounted")
         if len(in_flight) > state.options.in_flight_max:
             raise AssertionError(f"{len(in_flight)} messages in flight to {peer}")
-        if in_flight and progress.state is ProgressState.PROBE:
-            raise AssertionError(f"{peer} is probed with {len(in_flight)} messages in flight")
-        if in_flight and not progress.match_index < in_flight[0] <= in_flight[-1] < progress.next_index:
-            raise AssertionError(f"in flight to {peer}: {in_flight[0]}..{in_flight[-1]}, next {progress.next_index}")
+        if in_flight and progress.state is not ProgressState.REPLICATE:
+            raise AssertionError(f"{peer} is in {progress.state} with {len(in_flight)} messages in flight")
+        if in_flight and not progress.match_index < in_flight[0][0] <= in_flight[-1][0] < progress.next_index:
+            raise AssertionError(f"in flight to {peer}: {list(in_flight)}, next {progress.next_index}")
 
 
 # -- what may change ------------------------------------------------------------------------------
@@ -141,7 +188,7 @@ def check_step(before: Summary, state: RaftState, event: Event, effects: Effects
             raise AssertionError("spoke after its storage had failed (S12)")
         if isinstance(effects.proposed, Accepted):
             raise AssertionError("took a proposal after its storage had failed (S12)")
-    if (effects.proposed is not None) is not isinstance(event, Propose):
+    if (effects.proposed is not None) is not isinstance(event, Propose | ChangeConfiguration):
         raise AssertionError(f"{event} was answered with {effects.proposed}")
     if before.failed:
         return
@@ -152,10 +199,17 @@ def check_step(before: Summary, state: RaftState, event: Event, effects: Effects
         state.commit_index, state.durable_index
     ):
         raise AssertionError(f"apply to {effects.apply_to} after {before.apply_reported}")
-    if state.durable_index > before.durable_index and not isinstance(event, Durable):
+    if state.durable_index > before.durable_index and not isinstance(event, Durable) and effects.restore is None:
         raise AssertionError(f"durable to {state.durable_index} without a completed write")
+    if effects.restore is not None and effects.restore.last_index <= before.apply_reported:
+        raise AssertionError(f"state of {effects.restore.last_index} in place of {before.apply_reported}")
     for send in effects.sends:
         _check_send(state, send)
+    if effects.chunks and state.role is not Role.LEADER:
+        raise AssertionError(f"a {state.role} sends a snapshot")
+    renews = effects.chunks or any(isinstance(send.message, AppendEntries) for send in effects.sends)
+    if renews and state.lost_quorum():
+        raise AssertionError("renewed followers without contact with a quorum")
 
 
 def _check_term_and_vote(before: Summary, state: RaftState, effects: Effects) -> None:
@@ -177,7 +231,8 @@ def _check_term_and_vote(before: Summary, state: RaftState, effects: Effects) ->
 
 
 def _check_log(before: Summary, state: RaftState, effects: Effects) -> None:
-    if state.log.term_at(before.commit_index) != before.commit_term:
+    gone = before.commit_index < state.log.previous_index
+    if not gone and state.log.term_at(before.commit_index) != before.commit_term:
         raise AssertionError(f"committed entry {before.commit_index} of term {before.commit_term} is gone (S17)")
     stays_leader = before.role is Role.LEADER and state.role is Role.LEADER
     if stays_leader and state.log.term_at(before.last_index) != before.last_term:
@@ -198,6 +253,12 @@ def _check_persist(before: Summary, state: RaftState, persist: Persist) -> None:
         raise AssertionError(f"truncation at {persist.truncate_from} of {before.last_index}, committed to "
                              f"{before.commit_index} (S17)")  # fmt: skip
     end = persist.truncate_from - 1 if persist.truncate_from else before.last_index
+    if persist.reset is not None:
+        if persist.reset.last_index <= before.commit_index or persist.reset != state.snapshot:
+            raise AssertionError(f"the log was dropped for {persist.reset}, committed to {before.commit_index}")
+        end = persist.reset.last_index
+    if persist.compact_to and (state.snapshot is None or persist.compact_to > state.snapshot.last_index):
+        raise AssertionError(f"compaction to {persist.compact_to}, past the snapshot {state.snapshot}")
     for entry in persist.entries:
         end += 1
         if entry.index != end or state.log.term_at(end) != entry.term:
@@ -214,20 +275,36 @@ def _check_commit(before: Summary, state: RaftState, event: Event) -> None:
         raise AssertionError(f"commit index went back from {before.commit_index} to {commit_index}")
     if commit_index == before.commit_index:
         return
-    if state.role is Role.LEADER:
-        if state.log.term_at(commit_index) != state.current_term:
-            raise AssertionError(f"committed {commit_index}, an entry of another term, by counting (S22)")
-        holders = [peer for peer, progress in state.progress.items() if progress.match_index >= commit_index]
-        if state.durable_index >= commit_index:
-            holders.append(state.node_id)
-        if len(holders) < state.configuration.quorum:
-            raise AssertionError(f"committed {commit_index} with copies on {holders} only (S13)")
+    if before.role is Role.LEADER or state.role is Role.LEADER:
+        _check_counted(before, state)
+        return
+    if isinstance(event, SnapshotReceived):
+        if commit_index != event.snapshot.last_index:
+            raise AssertionError(f"committed {commit_index} by a snapshot of {event.snapshot.last_index}")
         return
     message = event.message if isinstance(event, Receive) else None
     if not isinstance(message, AppendEntries):
         raise AssertionError(f"a {state.role} committed {commit_index} without word from a leader")
     if commit_index > min(message.leader_commit, message.prev_log_index + len(message.entries)):
         raise AssertionError(f"committed {commit_index}, more than the message proved to match (S16)")
+
+
+def _check_counted(before: Summary, state: RaftState) -> None:
+    """A leader commits what a quorum of the configuration in force has, of its own term."""
+    commit_index = state.commit_index
+    if state.log.term_at(commit_index) != state.current_term:
+        raise AssertionError(f"committed {commit_index}, an entry of another term, by counting (S22)")
+    if state.role is not Role.LEADER:
+        if before.configuration.is_voter(state.node_id):
+            raise AssertionError(f"committed {commit_index} and stopped leading, though still a voter")
+        return  # Removed by what it has committed; who held it is no longer known here.
+    holders = {peer for peer, progress in state.progress.items() if progress.match_index >= commit_index}
+    if state.durable_index >= commit_index:
+        holders.add(state.node_id)
+    # What is in force now may be the end of a joint configuration, appended because this was committed.
+    for voters in (before.configuration.voters, before.configuration.outgoing):
+        if voters and len(holders.intersection(voters)) < len(voters) // 2 + 1:
+            raise AssertionError(f"committed {commit_index} with copies on {sorted(holders)} only (S13)")
 
 
 def _check_send(state: RaftState, send: Send) -> None:
@@ -246,18 +323,27 @@ def _check_send(state: RaftState, send: Send) -> None:
             if state.log.term_at(message.prev_log_index) != message.prev_log_term:
                 raise AssertionError(f"{send} follows an entry that this log does not have")
         case AppendEntriesResponse(success=True, match_index=match_index):
-            covered, needed = state.durable_index, 0
-            for write in state.pending_writes:
-                if covered >= match_index:
-                    break
-                covered, needed = max(covered, write.last_index), write.sequence
-            if covered < match_index or send.after < needed:
-                raise AssertionError(f"{send} acknowledges {match_index}, durable to {state.durable_index} (S13)")
+            _check_acknowledged(state, send, match_index)
+        case InstallSnapshotResponse(installed=True, last_index=last_index):
+            _check_acknowledged(state, send, last_index)
+        case TimeoutNow():
+            if state.role is not Role.LEADER or state.transfer is None or state.transfer.target != send.to:
+                raise AssertionError(f"a {state.role} told {send.to} to campaign")
         case RequestVote():
             if state.role is not Role.CANDIDATE:
                 raise AssertionError(f"a {state.role} asked for votes")
         case RequestVoteResponse(granted=True):
             if state.voted_for != send.to:
                 raise AssertionError(f"granted {send.to} a vote that is {state.voted_for!r}'s")
-        case AppendEntriesResponse() | RequestVoteResponse() | PreVote() | PreVoteResponse():
+        case _:
             pass
+
+
+def _check_acknowledged(state: RaftState, send: Send, index: int) -> None:
+    covered, needed = state.durable_index, 0
+    for write in state.pending_writes:
+        if covered >= index:
+            break
+        covered, needed = max(covered, write.last_index), write.sequence
+    if covered < index or send.after < needed:
+        raise AssertionError(f"{send} acknowledges {index}, durable to {state.durable_index} (S13)")

@@ -5,23 +5,32 @@ from __future__ import annotations
 from collections import deque
 from enum import Enum
 
+from .entry import Snapshot
+
 
 class ProgressState(Enum):
     PROBE = "probe"
     """Where the logs meet is not known: one message at a time."""
     REPLICATE = "replicate"
     """The logs meet: messages are sent without waiting, ``next_index`` runs ahead."""
+    SNAPSHOT = "snapshot"
+    """The follower lacks entries that are gone here: it gets a snapshot, a part at a time, and no entries."""
 
 
 class Progress:
     __slots__ = (
+        "chunk_sent_at",
         "commit_sent",
         "contact_at",
+        "heard",
         "in_flight",
+        "in_flight_bytes",
         "match_index",
         "next_index",
         "probe_sent",
         "sent_at",
+        "snapshot",
+        "snapshot_offset",
         "state",
     )
 
@@ -30,41 +39,73 @@ class Progress:
         self.next_index = next_index
         self.state = ProgressState.PROBE
         self.probe_sent = False
-        self.in_flight: deque[int] = deque()
-        """Last index of every message with entries that is not yet answered."""
+        self.in_flight: deque[tuple[int, int]] = deque()
+        """(last index, payload bytes) of every message with entries that is not yet answered."""
+        self.in_flight_bytes = 0
         self.contact_at = contact_at
         """When the newest message that this follower has answered was *sent*, nanoseconds."""
+        self.heard = False
+        """It has answered something in this term."""
         self.sent_at = 0
         """When the last message was sent to it, nanoseconds."""
         self.commit_sent = 0
         """The highest commit index it has been told."""
+        self.snapshot: Snapshot | None = None
+        """What it is being sent, in SNAPSHOT."""
+        self.snapshot_offset = 0
+        """How much of it the follower has, bytes."""
+        self.chunk_sent_at = 0
+        """When the part that is not yet answered was asked for, nanoseconds; 0 if there is none."""
 
     def become_probe(self) -> None:
         """Whatever was in flight may be lost: start again behind the last known match."""
+        self._leave()
         self.state = ProgressState.PROBE
         self.next_index = self.match_index + 1
         self.probe_sent = False
+
+    def become_snapshot(self, snapshot: Snapshot) -> None:
+        """Send this snapshot from its beginning; the entries behind it follow."""
+        self._leave()
+        self.state = ProgressState.SNAPSHOT
+        self.snapshot = snapshot
+        self.next_index = snapshot.last_index + 1
+
+    def _leave(self) -> None:
         self.in_flight.clear()
+        self.in_flight_bytes = 0
+        self.snapshot = None
+        self.snapshot_offset = 0
+        self.chunk_sent_at = 0
+
+    def sent(self, last_index: int, size: int) -> None:
+        """A message with entries up to ``last_index`` is on its way, in REPLICATE."""
+        self.in_flight.append((last_index, size))
+        self.in_flight_bytes += size
+        self.next_index = last_index + 1
 
     def acknowledged(self, match_index: int) -> bool:
         """The follower holds everything up to ``match_index``. Returns whether that is news."""
         in_flight = self.in_flight
-        while in_flight and in_flight[0] <= match_index:
-            in_flight.popleft()
+        while in_flight and in_flight[0][0] <= match_index:
+            self.in_flight_bytes -= in_flight.popleft()[1]
         self.probe_sent = False
         news = match_index > self.match_index
         if news:
             self.match_index = match_index
+        if self.snapshot is not None:
+            if match_index < self.snapshot.last_index:
+                return news  # An answer to what was sent before; the snapshot is still needed.
+            self._leave()
         if self.next_index <= match_index:
             self.next_index = match_index + 1
-        if self.state is ProgressState.PROBE:
-            self.state = ProgressState.REPLICATE
+        self.state = ProgressState.REPLICATE
         return news
 
     def refused(self, rejected: int, may_match: int) -> bool:
         """The follower has no matching entry at ``rejected``. Returns False for a late answer to a
-        message that later knowledge has overtaken."""
-        if rejected <= self.match_index:
+        message that later knowledge has overtaken, and while a snapshot mends the matter anyway."""
+        if rejected <= self.match_index or self.state is ProgressState.SNAPSHOT:
             return False  # Also when it is no late answer but a follower that lost its log: no storm of probes.
         if self.state is ProgressState.REPLICATE:
             self.become_probe()

@@ -1,24 +1,20 @@
-"""The leader's side of AppendEntries: what to send to whom, and what the answers say."""
+"""What a leader sends to whom (thesis section 3.5; windows, section 10.2.1)."""
 
 from __future__ import annotations
 
-from .commitment import advance_commit_index
 from .entry import Entry
 from .events import Accepted, Propose, Refused, Role
-from .messages import AppendEntries, AppendEntriesResponse
+from .install_snapshot import send_chunk, send_snapshot
+from .messages import AppendEntries
 from .progress import Progress, ProgressState
-from .quorum import quorum_value
 from .state import RaftState
 
 
 def handle_propose(state: RaftState, event: Propose) -> None:
     """Append proposals if this node leads and has room; otherwise refuse before an index is used."""
-    if state.role is not Role.LEADER:
-        state.out.proposed = Refused("NOT_LEADER", state.leader)
-        return
-    size = sum([len(data) for _, data in event.proposals])
-    if not event.internal and state.uncommitted_bytes >= state.options.uncommitted_bytes_max:
-        state.out.proposed = Refused("BUSY", state.leader)
+    refused = _refusal(state, event)
+    if refused is not None:
+        state.out.proposed = refused
         return
     time_ns = max(event.time_ns, state.log.last_time_ns)
     term = state.current_term
@@ -26,10 +22,27 @@ def handle_propose(state: RaftState, event: Propose) -> None:
     state.append_entries(
         [Entry(index, term, kind, time_ns, data) for index, (kind, data) in enumerate(event.proposals, first)]
     )
+    size = sum([len(data) for _, data in event.proposals])
     state.uncommitted.append((state.log.last_index, size))
     state.uncommitted_bytes += size
     state.out.proposed = Accepted(first, term)
     broadcast_append(state)
+
+
+def _refusal(state: RaftState, event: Propose) -> Refused | None:
+    if state.role is not Role.LEADER:
+        return Refused("NOT_LEADER", state.leader)
+    if not state.is_voter:
+        return Refused("NOT_LEADER", "", "this leader is no member any more")
+    if state.transfer is not None and (state.transfer.told_at or not event.internal):
+        # What the leader itself has to finish may still come in until the target is told: it has to
+        # have all of the log by then (S08).
+        return Refused("BUSY", state.leader, f"leadership is being handed over to {state.transfer.target}")
+    if not event.internal and state.uncommitted_bytes >= state.options.uncommitted_bytes_max:
+        return Refused("BUSY", state.leader)
+    if event.proposals and max([len(data) for _, data in event.proposals]) > state.options.entry_bytes_max:
+        return Refused("TOO_LARGE", state.leader, f"an entry holds at most {state.options.entry_bytes_max} bytes")
+    return None
 
 
 def broadcast_append(state: RaftState) -> None:
@@ -38,43 +51,50 @@ def broadcast_append(state: RaftState) -> None:
 
 
 def send_entries(state: RaftState, peer: str, progress: Progress) -> None:
-    """Send what the follower lacks, as far as its window allows."""
-    log = state.log
+    """Send what the follower lacks, as far as its window of messages and bytes allows."""
+    log, options = state.log, state.options
+    if progress.state is ProgressState.SNAPSHOT:
+        send_chunk(state, peer, progress)
+        return
     while progress.next_index <= log.last_index:
+        if progress.next_index <= log.previous_index:
+            send_snapshot(state, peer, progress)
+            return
         if progress.state is ProgressState.PROBE:
             if progress.probe_sent:
                 return
-        elif len(progress.in_flight) >= state.options.in_flight_max:
+        elif progress.in_flight and (
+            len(progress.in_flight) >= options.in_flight_max or progress.in_flight_bytes >= options.in_flight_bytes_max
+        ):
             return
-        message = _append_message(state, progress.next_index)
-        last = message.prev_log_index + len(message.entries)
+        message, size = _append_message(state, progress.next_index)
         if progress.state is ProgressState.PROBE:
             progress.probe_sent = True
             _send(state, peer, progress, message)
             return
-        progress.in_flight.append(last)
-        progress.next_index = last + 1
+        progress.sent(message.prev_log_index + len(message.entries), size)
         _send(state, peer, progress, message)
 
 
-def _append_message(state: RaftState, next_index: int) -> AppendEntries:
-    """The message for a follower at ``next_index``.
+def _append_message(state: RaftState, next_index: int) -> tuple[AppendEntries, int]:
+    """The message for a follower at ``next_index``, and the length of its payloads.
 
     Followers that stand at the same place get the *same object*, so that it is encoded once.
     """
     cached = state.append_cache
     if cached is not None and cached[0] == next_index and cached[1] == state.log.last_index:
-        return cached[2]
+        return cached[2], cached[3]
+    entries, size = state.log.slice_bytes(next_index, state.options.append_bytes_max)
     message = AppendEntries(
         state.current_term,
         next_index - 1,
         state.log.term_at(next_index - 1),
         state.commit_index,
         state.now,
-        state.log.slice_bytes(next_index, state.options.append_bytes_max),
+        entries,
     )
-    state.append_cache = (next_index, state.log.last_index, message)
-    return message
+    state.append_cache = (next_index, state.log.last_index, message, size)
+    return message, size
 
 
 def _send(state: RaftState, peer: str, progress: Progress, message: AppendEntries) -> None:
@@ -91,82 +111,11 @@ def send_heartbeat(state: RaftState, peer: str, progress: Progress) -> None:
     If the follower has lost something of what was in flight, it refuses and is probed again.
     """
     index = progress.next_index - 1
+    if progress.state is ProgressState.SNAPSHOT or index < state.log.previous_index:
+        index = 0  # Nowhere are the logs known to meet, but all logs begin alike.
     _send(
         state,
         peer,
         progress,
         AppendEntries(state.current_term, index, state.log.term_at(index), state.commit_index, state.now, []),
     )
-
-
-def handle_append_entries_response(state: RaftState, source: str, message: AppendEntriesResponse) -> None:
-    if message.term > state.current_term:
-        state.become_follower(message.term, "", "higher term in an append answer")
-        return
-    progress = state.progress.get(source)
-    if state.role is not Role.LEADER or message.term < state.current_term or progress is None:
-        return
-    if progress.contact_at < message.sent_at <= state.now:
-        progress.contact_at = message.sent_at
-    if message.success:
-        if progress.acknowledged(message.match_index):
-            advance_commit_index(state)
-        send_entries(state, source, progress)
-        return
-    may_match = state.log.last_index_with_term_at_most(message.hint_index, message.hint_term)
-    if progress.refused(message.match_index, may_match):
-        send_entries(state, source, progress)
-        if not progress.probe_sent:
-            send_heartbeat(state, source, progress)  # Nothing to send, but the place must be found.
-            progress.probe_sent = True
-
-
-def quorum_contact_at(state: RaftState) -> int:
-    """Since when a majority is known to have followed this leader: the *send* time of what they answered.
-
-    The base of check-quorum and of the leader lease (thesis section 6.4.1).
-    """
-    contacts = {peer: progress.contact_at for peer, progress in state.progress.items()}
-    contacts[state.node_id] = state.now
-    return quorum_value(state.configuration, contacts)
-
-
-def leader_tick(state: RaftState) -> None:
-    """Authority first, then heartbeats: without quorum contact nothing is sent that renews a follower."""
-    if state.options.check_quorum and state.now - quorum_contact_at(state) >= state.options.election_timeout:
-        state.become_follower(state.current_term, "", "no contact with a quorum")
-        return
-    if state.disk_is_stalled():
-        state.become_follower(state.current_term, "", "own disk stalled")
-        return
-    interval = state.options.heartbeat_interval
-    if state.now >= state.heartbeat_deadline:
-        state.heartbeat_deadline = state.now + interval
-        for peer, progress in state.progress.items():
-            if state.now - progress.sent_at >= interval // 2:
-                # It is the probe, too: a follower that is away costs heartbeats, not entries.
-                progress.probe_sent = True
-                send_heartbeat(state, peer, progress)
-    for peer, progress in state.progress.items():
-        if _owes_commit_notice(state, progress) and state.now - progress.sent_at >= state.options.commit_notice_delay:
-            send_heartbeat(state, peer, progress)
-
-
-def _owes_commit_notice(state: RaftState, progress: Progress) -> bool:
-    """An idle follower that has not been told the newest commit index it could act on."""
-    return (
-        progress.state is ProgressState.REPLICATE
-        and not progress.in_flight
-        and progress.commit_sent < min(state.commit_index, progress.match_index)
-    )
-
-
-def leader_deadline(state: RaftState) -> int:
-    """When ``leader_tick`` next has something to do."""
-    deadline = state.heartbeat_deadline
-    for progress in state.progress.values():
-        if _owes_commit_notice(state, progress):
-            deadline = min(deadline, progress.sent_at + state.options.commit_notice_delay)
-    if state.pending_writes:
-        deadline = min(deadline, state.pending_writes[0].started_at + state.options.stall_bound + 1)
-    return deadline

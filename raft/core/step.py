@@ -2,29 +2,56 @@
 
 from __future__ import annotations
 
-from . import append_entries, commitment, election, replication
+from . import (
+    answers,
+    append_entries,
+    commitment,
+    election,
+    install_snapshot,
+    leading,
+    membership,
+    read_index,
+    replication,
+    snapshot,
+    transfer,
+)
 from .events import (
     Campaign,
+    ChangeConfiguration,
+    ChunkStored,
+    ChunkUnavailable,
     Durable,
     Effects,
     Event,
     Propose,
+    Read,
+    ReadRefused,
     Receive,
     Refused,
     Role,
+    SnapshotNotTaken,
+    SnapshotReceived,
+    SnapshotTaken,
+    SnapshotUnusable,
     StepDown,
     StorageFailed,
     Tick,
+    TransferLeadership,
     Unreachable,
 )
 from .messages import (
     AppendEntries,
     AppendEntriesResponse,
+    InstallSnapshot,
+    InstallSnapshotResponse,
     Message,
     PreVote,
     PreVoteResponse,
+    ReadIndex,
+    ReadIndexResponse,
     RequestVote,
     RequestVoteResponse,
+    TimeoutNow,
 )
 from .progress import ProgressState
 from .state import RaftState
@@ -39,18 +66,46 @@ class Raft(RaftState):
     def step(self, event: Event) -> Effects:
         """Take one event and return what has to be done about it.
 
-        Raises AssertionError on a violated invariant: the caller must stop the node.
+        Raises AssertionError on a violated invariant, :class:`~.errors.UnknownEntry` for a configuration
+        that this version cannot read: either way the caller must stop the node.
         """
         self.out = Effects()
         if self.failed:
-            if isinstance(event, Propose):
-                self.out.proposed = Refused("NOT_LEADER", "")  # A proposer is always answered (S44).
+            self._refuse(event)
             return self.out
         # Monotonic clocks do not go back; an event that was stamped before another one that has
         # been handled since is simply handled now.
         if event.now > self.now:
             self.now = event.now
         self.append_cache = None
+        applied = self.apply_reported
+        if self.role is Role.LEADER and type(event) is not Receive and self.lost_quorum():
+            # Before anything is sent that would renew a follower. A message is heard first: it may be
+            # the answer that was missing.
+            self.become_follower(self.current_term, "", "no contact with a quorum")
+        if type(event) is StorageFailed:
+            self._storage_failed()
+            return self.out
+        self._handle(event)
+        if self.pending_reads or self.forwarded_reads:
+            read_index.drop_reads(self)
+        self.close_write()
+        commitment.report_apply(self)
+        if self.out.apply_to:
+            snapshot.want_snapshot(self, applied)
+        return self.out
+
+    def _refuse(self, event: Event) -> None:
+        """Whoever asks is always answered (S44)."""
+        match event:
+            case Propose() | ChangeConfiguration():
+                self.out.proposed = Refused("NOT_LEADER", "")
+            case TransferLeadership():
+                self.out.transfer = Refused("NOT_LEADER", "")
+            case Read():
+                self.out.reads = [ReadRefused(request_id, "NOT_LEADER", "") for request_id in event.request_ids]
+
+    def _handle(self, event: Event) -> None:
         match event:
             case Receive():
                 self._receive(event.source, event.message)
@@ -61,11 +116,7 @@ class Raft(RaftState):
             case Tick():
                 self._tick()
             case Unreachable():
-                progress = self.progress.get(event.peer)
-                # Where a probe has got to is kept: going back to the last known match would send the
-                # whole log again to a node that was only away while this leader was elected.
-                if progress is not None and progress.state is ProgressState.REPLICATE:
-                    progress.become_probe()
+                self._unreachable(event.peer)
             case Campaign():
                 if self.role is not Role.LEADER:
                     election.start_election(self)
@@ -75,48 +126,71 @@ class Raft(RaftState):
                     # Whoever gives up for a reason must not be the first to ask again: the others'
                     # timers run out within two timeouts of its last heartbeat.
                     self.election_deadline += 2 * self.options.election_timeout
-            case StorageFailed():
-                if self.role is not Role.FOLLOWER:
-                    self.become_follower(self.current_term, "", "storage failed")
-                self.failed = True
-                return self.out
-        self.close_write()
-        commitment.report_apply(self)
-        return self.out
+            case Read():
+                read_index.handle_read(self, event)
+            case ChangeConfiguration():
+                membership.handle_change_configuration(self, event)
+            case TransferLeadership():
+                transfer.handle_transfer(self, event)
+            case _:
+                self._snapshot_event(event)
+
+    def _snapshot_event(self, event: Event) -> None:
+        match event:
+            case SnapshotTaken():
+                snapshot.snapshot_taken(self, event)
+            case SnapshotNotTaken():
+                snapshot.snapshot_not_taken(self)
+            case ChunkUnavailable():
+                install_snapshot.chunk_unavailable(self, event.to)
+            case ChunkStored():
+                install_snapshot.chunk_stored(self, event)
+            case SnapshotReceived():
+                install_snapshot.snapshot_received(self, event)
+            case SnapshotUnusable():
+                install_snapshot.snapshot_unusable(self, event)
 
     def deadline(self) -> int:
         """The monotonic time at which the next :class:`Tick` is wanted, nanoseconds."""
         if self.failed:
             return NEVER
-        return replication.leader_deadline(self) if self.role is Role.LEADER else self.election_deadline
+        return leading.leader_deadline(self) if self.role is Role.LEADER else self.election_deadline
 
     @property
     def is_busy(self) -> bool:
         """Whether client proposals would be refused as BUSY now."""
-        return self.uncommitted_bytes >= self.options.uncommitted_bytes_max
+        return self.transfer is not None or self.uncommitted_bytes >= self.options.uncommitted_bytes_max
 
     def holds_lease(self, now: int) -> bool:
         """Whether this node leads and a quorum followed it within an election timeout before ``now``.
 
         Followers refuse their votes for at least that long after they heard from it, unless they
-        restart and forget. It makes refusals at resources rare; it is not the safety argument
-        (concepts: From winning an election to acting).
+        restart and forget, or leadership is being handed over. It makes refusals at resources rare; it
+        is not the safety argument (concepts: From winning an election to acting).
         """
         return (
             self.role is Role.LEADER
             and not self.failed
+            and self.transfer is None
             # Votes are no promise to refuse others: until a quorum has taken this term's no-op,
             # nobody has followed.
             and self.commit_index >= self.term_start_index
-            and now - min(replication.quorum_contact_at(self), now) < self.options.election_timeout
+            and now - min(self.quorum_contact, now) < self.options.election_timeout
         )
+
+    def stale_age(self, now: int) -> int | None:
+        """How old the state here may be, as far as this node knows: nanoseconds since a leader's word was
+        heard, or since a quorum followed this leader. None if there is none."""
+        if self.role is Role.LEADER:
+            return now - min(self.quorum_contact, now)
+        return now - self.last_leader_contact if self.leader else None
 
     def _receive(self, source: str, message: Message) -> None:
         match message:
             case AppendEntries():
                 append_entries.handle_append_entries(self, source, message)
             case AppendEntriesResponse():
-                replication.handle_append_entries_response(self, source, message)
+                answers.handle_append_entries_response(self, source, message)
             case PreVote():
                 election.handle_pre_vote(self, source, message)
             case PreVoteResponse():
@@ -125,6 +199,16 @@ class Raft(RaftState):
                 election.handle_request_vote(self, source, message)
             case RequestVoteResponse():
                 election.handle_request_vote_response(self, source, message)
+            case InstallSnapshot():
+                install_snapshot.handle_install_snapshot(self, source, message)
+            case InstallSnapshotResponse():
+                answers.handle_install_snapshot_response(self, source, message)
+            case TimeoutNow():
+                election.handle_timeout_now(self, source, message)
+            case ReadIndex():
+                read_index.handle_read_index(self, source, message)
+            case ReadIndexResponse():
+                read_index.handle_read_index_response(self, message)
 
     def _durable(self, sequence: int) -> None:
         pending = self.pending_writes
@@ -132,13 +216,34 @@ class Raft(RaftState):
             write = pending.popleft()
             self.durable_sequence = write.sequence
             self.durable_index = max(self.durable_index, write.last_index)
-        if self.role is Role.LEADER:
-            commitment.advance_commit_index(self)
-        else:
+        if self.role is not Role.LEADER:
             election.own_vote_durable(self)
+        elif commitment.advance_commit_index(self):
+            answers.committed_more(self)
 
     def _tick(self) -> None:
         if self.role is Role.LEADER:
-            replication.leader_tick(self)
-        elif self.now >= self.election_deadline:
+            leading.leader_tick(self)
+            return
+        if self.forwarded_reads:
+            read_index.drop_old_reads(self)
+        if self.now >= self.election_deadline:
             election.start_election(self)
+
+    def _unreachable(self, peer: str) -> None:
+        progress = self.progress.get(peer)
+        if progress is None:
+            return
+        # Where a probe has got to is kept: going back to the last known match would send the
+        # whole log again to a node that was only away while this leader was elected.
+        if progress.state is ProgressState.REPLICATE:
+            progress.become_probe()
+        elif progress.state is ProgressState.SNAPSHOT:
+            progress.chunk_sent_at = 0
+
+    def _storage_failed(self) -> None:
+        if self.role is not Role.FOLLOWER:
+            self.become_follower(self.current_term, "", "storage failed")
+        read_index.drop_reads(self)
+        self.failed = True
+        self.out.sends.clear()

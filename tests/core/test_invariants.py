@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from fencepost.jepsen.cores.checks import ClusterChecks, check_spoken
-from fencepost.jepsen.cores.world import World
 from fencepost.jepsen.cores.disk import Disk
 from fencepost.jepsen.cores.parts import Violation
+from fencepost.jepsen.cores.world import World
 from fencepost.raft.core.entry import HardState
 from fencepost.raft.core.events import Durable, Effects, Persist, Role, Send, Tick
 from fencepost.raft.core.invariants import Summary, check, check_step, summarize
@@ -48,7 +48,7 @@ def breaking(raft: Raft, what: str) -> None:
         case "match past next":
             raft.progress["n2"].match_index = 9
         case "window too large":
-            raft.progress["n2"].in_flight.extend(range(4, 99))
+            raft.progress["n2"].in_flight.extend((index, 0) for index in range(4, 99))
         case "bytes miscounted":
             raft.uncommitted_bytes += 1
         case "progress of a follower":

@@ -9,18 +9,19 @@ longer finds means that it has become too tame.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
 
 from fencepost.jepsen.cores.chaos import run
-from fencepost.raft.core import append_entries, commitment, election, quorum, replication
+from fencepost.raft.core import answers, append_entries, commitment, election, leading, quorum, replication
 from fencepost.raft.core.log import RaftLog
 from fencepost.raft.core.progress import Progress
 from fencepost.raft.core.state import RaftState
 from fencepost.raft.core.step import Raft
 
-from . import test_append_entries, test_election, test_replication, test_scenarios
+from . import test_append_entries, test_election, test_log, test_replication, test_scenarios
 from .planting import planted
 
 SEEDS = 20
@@ -69,9 +70,9 @@ FAULTS = (
     ),
     Fault(
         "a majority is half of the voters",
-        quorum.vote_result,
-        "if granted >= configuration.quorum:",
-        "if granted >= len(configuration.voters) // 2:",
+        quorum.majority_vote,
+        "granted >= quorum",
+        "granted >= len(voters) // 2",
         WORLD,
     ),
     Fault(
@@ -84,7 +85,7 @@ FAULTS = (
     Fault("a node votes twice in a term", election.handle_request_vote, "state.voted_for not in", "'' not in", WORLD),
     Fault(
         "nothing waits for term and vote (S05)",
-        RaftState.send,
+        RaftState.sendable_after,
         "after = max(after, self.hard_state_sequence)",
         "pass",
         WORLD,
@@ -108,7 +109,7 @@ FAULTS = (
         RaftLog.is_up_to_date,
         "(last_log_term, last_log_index) >= (self.last_term, self.last_index)",
         "(last_log_index, last_log_term) >= (self.last_index, self.last_term)",
-        WORLD,
+        partial(test_log.test_up_to_date_compares_terms_before_indexes, (9, 1), False),
     ),
     Fault(
         "stickiness off (S02, S30)",
@@ -226,9 +227,9 @@ FAULTS = (
     ),
     Fault(
         "one copy fewer is enough",
-        quorum.quorum_value,
-        "reached[configuration.quorum - 1]",
-        "reached[configuration.quorum - 2]",
+        quorum.majority_value,
+        "reached[len(voters) // 2]",
+        "reached[len(voters) // 2 - 1]",
         WORLD,
     ),
     # -- the leader
@@ -241,36 +242,37 @@ FAULTS = (
     ),
     Fault(
         "a probe that is lost is never repeated",
-        replication.leader_tick,
-        "send_heartbeat(state, peer, progress)\n    for",
-        "progress.probe_sent or send_heartbeat(state, peer, progress)\n    for",
+        leading.leader_tick,
+        "                progress.probe_sent = True\n                send_heartbeat(state, peer, progress)\n",
+        "                progress.probe_sent or send_heartbeat(state, peer, progress)\n"
+        "                progress.probe_sent = True\n",
         WORLD,
     ),
     Fault(
         "a full window is never freed",
         Progress.acknowledged,
-        "in_flight.popleft()",
+        "self.in_flight_bytes -= in_flight.popleft()[1]",
         "break",
         WORLD,
     ),
     Fault(
         "a broken link starts every probe again at the beginning",
-        Raft.step,
-        "and progress.state is ProgressState.REPLICATE",
-        "",
+        Raft._unreachable,
+        "if progress.state is ProgressState.REPLICATE:",
+        "if True:",
         test_replication.test_broken_link_while_probing_does_not_go_back_to_the_beginning,
     ),
     Fault(
         "no check of the quorum (S30)",
-        replication.leader_tick,
-        "if state.options.check_quorum and",
-        "if False and",
+        RaftState.lost_quorum,
+        "self.options.check_quorum",
+        "False",
         test_scenarios.test_s30_answers_that_do_not_come_back_cost_the_leader_its_authority,
     ),
     Fault(
         "the lease counts from the answer (S30)",
-        replication.handle_append_entries_response,
-        "progress.contact_at = message.sent_at",
+        answers._answering,
+        "progress.contact_at = sent_at",
         "progress.contact_at = state.now",
         test_scenarios.test_s30_lease_counts_from_the_question_not_from_the_answer,
     ),
@@ -283,14 +285,14 @@ FAULTS = (
     ),
     Fault(
         "a leader ignores its own disk (S07)",
-        replication.leader_tick,
+        leading.leader_tick,
         "if state.disk_is_stalled():",
         "if False:",
         test_scenarios.test_s07_leader_with_a_hung_disk_is_replaced,
     ),
     Fault(
         "a failed disk is forgotten (S12)",
-        Raft.step,
+        Raft._storage_failed,
         "self.failed = True",
         "pass",
         test_scenarios.test_s12_first_storage_failure_is_final,
@@ -327,9 +329,9 @@ def test_without_a_fault_nothing_is_found() -> None:
 
 
 def test_planting_is_undone_and_refuses_a_line_that_is_not_there() -> None:
-    before = quorum.quorum_value.__code__
-    with planted(quorum.quorum_value, "quorum - 1", "quorum - 2"):
-        assert quorum.quorum_value.__code__ is not before
-    assert quorum.quorum_value.__code__ is before
-    with pytest.raises(AssertionError, match="0 times"), planted(quorum.quorum_value, "no such line", ""):
+    before = quorum.majority_value.__code__
+    with planted(quorum.majority_value, "len(voters) // 2", "len(voters) // 3"):
+        assert quorum.majority_value.__code__ is not before
+    assert quorum.majority_value.__code__ is before
+    with pytest.raises(AssertionError, match="0 times"), planted(quorum.majority_value, "no such line", ""):
         pass

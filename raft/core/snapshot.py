@@ -1,0 +1,65 @@
+"""When a snapshot of one's own is taken, and what may then go from the log (thesis section 5.1)."""
+
+from __future__ import annotations
+
+from .entry import Snapshot
+from .events import Role, SnapshotTaken
+from .progress import ProgressState
+from .state import RaftState
+
+
+def want_snapshot(state: RaftState, applied_before: int) -> None:
+    """After entries were reported for applying: ask for a snapshot if enough has come since the last."""
+    options = state.options
+    applied = state.apply_reported
+    if options.snapshot_bytes:
+        state.applied_bytes += sum([len(entry.data) for entry in state.log.slice(applied_before + 1, applied)])
+    if state.snapshot_wanted or state.now < state.snapshot_again_at:
+        return
+    newest = 0 if state.snapshot is None else state.snapshot.last_index
+    by_entries = options.snapshot_entries and applied - newest >= options.snapshot_entries
+    by_bytes = options.snapshot_bytes and state.applied_bytes >= options.snapshot_bytes
+    if (by_entries or by_bytes) and applied > newest:
+        state.snapshot_wanted = True
+        state.out.take_snapshot = label_at(state, applied)
+
+
+def label_at(state: RaftState, index: int) -> Snapshot:
+    """The label of a snapshot of the state after ``index``, whose entry is in the log (S19)."""
+    entry = state.log.entry(index)
+    configuration_index, configuration = state.configuration_at(index)
+    return Snapshot(index, entry.term, entry.time_ns, configuration, configuration_index)
+
+
+def snapshot_taken(state: RaftState, event: SnapshotTaken) -> None:
+    snapshot = event.snapshot
+    state.snapshot_wanted = False
+    if state.snapshot is not None and snapshot.last_index <= state.snapshot.last_index:
+        return  # One that was received meanwhile holds more.
+    state.snapshot = snapshot
+    state.rebase_configurations(snapshot)
+    if state.options.snapshot_bytes:
+        since = state.log.slice(snapshot.last_index + 1, state.apply_reported)
+        state.applied_bytes = sum([len(entry.data) for entry in since])
+    compact(state)
+
+
+def snapshot_not_taken(state: RaftState) -> None:
+    """Try again, but not at once: what was in its way is there for a while."""
+    state.snapshot_wanted = False
+    state.snapshot_again_at = state.now + state.options.election_timeout
+
+
+def compact(state: RaftState) -> None:
+    """Cut the log off in front, except for what somebody still needs."""
+    assert state.snapshot is not None
+    index = min(state.snapshot.last_index - state.options.retained_entries, state.apply_reported)
+    if state.role is Role.LEADER:
+        for progress in state.progress.values():
+            # A follower that is receiving a snapshot needs the entries behind it, or it would need the
+            # next snapshot as soon as it has this one, and so on.
+            alive = state.now - progress.contact_at < state.options.election_timeout
+            if progress.state is ProgressState.SNAPSHOT and progress.snapshot is not None and alive:
+                index = min(index, progress.snapshot.last_index)
+    if index > state.log.previous_index:
+        state.compact_log(index)
