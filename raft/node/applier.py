@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from ..core.entry import Entry, EntryKind
 from ..core.errors import UnknownEntry
 from ..ports import Machine
+from .snapshot_format import decode_snapshot, encode_snapshot
+
+RAFTS_OWN = frozenset({int(EntryKind.NO_OP), int(EntryKind.CONFIGURATION)})
+"""Entries that no state machine sees."""
+
+
+@runtime_checkable
+class PreparingMachine(Protocol):
+    """A :class:`~fencepost.raft.ports.Machine` whose ``restore`` comes in two halves, so that the long
+    one need not hold the loop. ``prepare`` touches no machine and may run on any thread."""
+
+    def prepare(self, chunks: Iterable[bytes]) -> Any: ...
+
+    def adopt(self, prepared: Any) -> None:
+        """Replace the whole state. Short, and does not fail."""
+
+
+class PreparedState(NamedTuple):
+    """A snapshot's state, read and verified, of all machines."""
+
+    by_kind: dict[int, Any]
 
 
 class Applier:
@@ -18,7 +39,8 @@ class Applier:
     """
 
     def __init__(self, machines: Mapping[int, Machine]) -> None:
-        self._apply = {kind: machine.apply for kind, machine in machines.items()}
+        self._machines = {int(kind): machines[kind] for kind in sorted(machines)}
+        self._apply = {kind: machine.apply for kind, machine in self._machines.items()}
         self.last_applied = 0
 
     def apply(self, entries: list[Entry]) -> list[Any]:
@@ -29,7 +51,7 @@ class Applier:
             apply = self._apply.get(entry.kind)
             if apply is not None:
                 append(apply(entry))
-            elif entry.kind == EntryKind.NO_OP:
+            elif entry.kind in RAFTS_OWN:
                 append(None)
             else:
                 raise UnknownEntry(
@@ -38,3 +60,31 @@ class Applier:
                 )
             self.last_applied = entry.index
         return results
+
+    def capture(self) -> Iterator[bytes]:
+        """The state of all machines after ``last_applied``, as the contents of a snapshot. Taken now; may be
+        drawn later and on another thread, while entries are applied (S19)."""
+        return encode_snapshot([(kind, machine.snapshot()) for kind, machine in self._machines.items()])
+
+    def prepare(self, contents: Iterable[bytes]) -> PreparedState:
+        """Read and verify a snapshot's contents. Touches no machine: may run on any thread.
+
+        Raises :class:`StorageCorrupt` or :class:`StorageFormatUnknown`, and what a machine raises.
+        """
+        readers = {kind: _reader(machine) for kind, machine in self._machines.items()}
+        return PreparedState(decode_snapshot(contents, readers))
+
+    def adopt(self, prepared: PreparedState, last_index: int) -> None:
+        """Replace the state of all machines: it is the one after ``last_index``. All of them or none."""
+        # First whoever reads his chunks only now, for he may find that he cannot; nothing has changed then.
+        for kind, machine in self._machines.items():
+            if not isinstance(machine, PreparingMachine):
+                machine.restore(prepared.by_kind[kind])
+        for kind, machine in self._machines.items():
+            if isinstance(machine, PreparingMachine):
+                machine.adopt(prepared.by_kind[kind])
+        self.last_applied = last_index
+
+
+def _reader(machine: Machine) -> Callable[[Iterator[bytes]], Any]:
+    return machine.prepare if isinstance(machine, PreparingMachine) else list
