@@ -14,7 +14,8 @@ from .address import Resolver, ThreadResolver
 from .backoff import SystemRandomness
 from .client_bulk import submit_window
 from .client_calls import call_any, call_each, call_leader, call_one
-from .client_engine import SWEEP_S, Engine
+from .client_engine import Engine
+from .client_search import SWEEP_S
 
 
 class Client:

@@ -19,32 +19,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
-from ..raft.core.errors import (
-    FencepostError,
-    HandshakeRefused,
-    Outcome,
-    TransportError,
-)
+from ..raft.core.errors import FencepostError, HandshakeRefused, TransportError
 from ..raft.ports import Answer, AnswerStatus, Clock, ProposeRequest, Randomness, SubmitRequest
 from .address import Resolver
 from .alarm import NEVER, Alarm
 from .backoff import jittered_s
-from .client_endpoints import Endpoints
 from .client_link import ClientLink, Endpoint
-from .client_requests import Request, expiry_of, failure_of, last_leader_of, no_endpoint, refusal_of
-from .codec import encode_call, encode_propose, encode_submit
+from .client_requests import Request, closing_of, expiry_of, failure_of, no_endpoint, refusal_of, too_late
+from .client_search import SWEEP_S, LeaderSearch
+from .codec import encode_propose, encode_submit
 
-SWEEP_S = 0.25
-SILENT_SWEEPS = 4
-"""A link that owes answers and gives no byte for so many sweeps (a second) is given up. Its node may
-be stopped with its sockets open, and only silence tells."""
-HEDGE_S = 0.3
-"""When a connect takes longer, the next endpoint is tried beside it."""
-LAST_TRY_S = 0.25
-"""A request that was told "not now" is not tried again when less than this is left, or a fifth."""
 BATCH_BYTES_MAX = 2 * 1024 * 1024
 
 _DONE = int(AnswerStatus.DONE)
@@ -56,7 +42,7 @@ _S = 1_000_000_000
 
 
 class Engine:
-    """The table of requests, the endpoints, and the guess which of them leads."""
+    """The table of requests. Where they go is the search's to say (``client_search.py``)."""
 
     def __init__(
         self,
@@ -75,10 +61,6 @@ class Engine:
         self._unreached_since_ns = 0
         self._now = clock.monotonic_ns if clock is not None else time.monotonic_ns
         self._randomness = randomness
-        self._resolver = resolver
-        self._connect_timeout_s = connect_timeout_s
-        self._cluster_id = cluster_id
-        self.endpoints = Endpoints(addresses, self._new_endpoint)
         self.closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._last_id = 0
@@ -86,13 +68,21 @@ class Engine:
         self._waiting: list[Request] = []
         self._delayed: list[tuple[int, Request]] = []
         self._flush_scheduled = False
-        self._hold_until_ns = 0
-        self._redirects = 0
         self._wake_alarm = Alarm(self._now, self._wake)
         self._sweep_alarm = Alarm(self._now, self._sweep)
         self._look_at_ns = 0
         """When links are looked at next; a sweep may come earlier for a deadline."""
-        self._leaderless_sweeps = 0
+        self._search = LeaderSearch(
+            addresses,
+            self,
+            cluster_id=cluster_id,
+            connect_timeout_s=connect_timeout_s,
+            now_ns=self._now,
+            randomness=randomness,
+            resolver=resolver,
+            wake=self._wake_alarm,
+        )
+        self.endpoints = self._search.endpoints
 
     # -- in -----------------------------------------------------------------------------------------
 
@@ -120,7 +110,13 @@ class Engine:
 
     # -- out ----------------------------------------------------------------------------------------
 
-    def _schedule_flush(self) -> None:
+    @property
+    def waiting(self) -> bool:
+        """There is something to send."""
+        return bool(self._waiting)
+
+    def may_send(self) -> None:
+        """Look at what waits, once the loop turns."""
         if not self._flush_scheduled and self._waiting and self._loop is not None and not self.closed:
             self._flush_scheduled = True
             self._loop.call_soon(self._flush)
@@ -130,19 +126,8 @@ class Engine:
         self._flush_scheduled = False
         if self.closed or not self._waiting:
             return
-        link = self.endpoints.target.link
-        if link is None or self._hold_until_ns:
-            now = self._now()
-            if now < self._hold_until_ns:
-                self._wake_alarm.set(self._hold_until_ns)
-                return
-            self._hold_until_ns = 0
-            if link is None:
-                self._seek(now)
-                link = self.endpoints.target.link
-                if link is None:
-                    return
-        if link.full:
+        link = self._search.link()
+        if link is None or link.full:
             return
         waiting, self._waiting = self._waiting, []
         submits: list[SubmitRequest] = []
@@ -152,8 +137,8 @@ class Engine:
             if request.future.done():
                 self._table.pop(request.request_id, None)
                 continue
-            if request.last_code and self._too_late(request):
-                continue
+            if request.last_code and too_late(request, self._now()):
+                continue  # It stays in the table until it expires.
             request.link = link
             if request.proposal:
                 proposals.append(ProposeRequest(request.request_id, request.data))
@@ -163,7 +148,7 @@ class Engine:
             if size >= BATCH_BYTES_MAX:
                 # Large payloads leave in several frames, and no more of them than the link takes.
                 self._waiting = waiting[at + 1 :] + self._waiting
-                self._schedule_flush()
+                self.may_send()
                 break
         link.outstanding += len(submits) + len(proposals)
         if submits:
@@ -171,74 +156,15 @@ class Engine:
         if proposals:
             link.write(encode_propose(proposals))
 
-    def _too_late(self, request: Request) -> bool:
-        """Not again so shortly before the deadline: the answer might not come in time, and what is
-        certain now (not executed) would become unknown. It stays in the table until it expires."""
-        last_s = min(LAST_TRY_S, request.timeout_s / 5)
-        return not request.uncertain and self._now() > request.deadline_ns - int(last_s * _S)
-
-    def _seek(self, now: int) -> None:
-        """There is work and the target has no link: use another live one, or connect."""
-        order = self.endpoints.rotation()
-        for endpoint in order:
-            if endpoint.link is not None:
-                self.endpoints.target = endpoint
-                return
-            if endpoint.connecting:
-                hedge_at = endpoint.attempt_since_ns + int(HEDGE_S * _S)
-                if now < hedge_at:
-                    self._wake_alarm.set(hedge_at)
-                    return
-            elif endpoint.not_before_ns <= now:
-                self.endpoints.target = endpoint
-                endpoint.connect(self, now, self._connected)
-                self._wake_alarm.set(now + int(HEDGE_S * _S))
-                return
-        later = [endpoint.not_before_ns for endpoint in order if not endpoint.connecting]
-        if later:
-            self._wake_alarm.set(min(later))
-
-    def _new_endpoint(self, address: str, listed: bool) -> Endpoint:
-        return Endpoint(
-            address,
-            listed=listed,
-            randomness=self._randomness,
-            resolver=self._resolver,
-            connect_timeout_s=self._connect_timeout_s,
-            cluster_id=self._cluster_id,
-        )
-
     # -- links --------------------------------------------------------------------------------------
 
     def connect(self, endpoint: Endpoint) -> asyncio.Task[ClientLink]:
         """Connect, whatever the endpoint's back-off says; joins an attempt that is under way."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
-        return endpoint.connect(self, self._now(), self._connected)
+        return self._search.connect(endpoint)
 
-    def _connected(self, endpoint: Endpoint, error: BaseException | None) -> None:
-        if self.closed:
-            if endpoint.link is not None:
-                endpoint.link.abort("the client was closed")
-            return
-        if error is None:
-            endpoint.backoff.reset()
-            endpoint.not_before_ns = 0
-            endpoint.refusal = None
-            endpoint.said = "up"
-            if self.endpoints.target.link is None:
-                self.endpoints.target = endpoint
-        else:
-            endpoint.failed(error, self._now() + int(endpoint.backoff.next_s() * _S))
-            self.endpoints.move_on_from(endpoint)
-            self._refuse_if_all_refuse()
-        self._schedule_flush()
-
-    def _refuse_if_all_refuse(self) -> None:
-        """Every endpoint says that this client does not belong there: waiting will not change it."""
-        refusal = self.endpoints.common_refusal()
-        if refusal is None:
-            return
+    def refused_by_all(self, refusal: HandshakeRefused) -> None:
         for request in list(self._table.values()):
             if not request.uncertain and request.link is None:
                 self._fail(
@@ -247,18 +173,12 @@ class Engine:
                 )
 
     def link_lost(self, link: ClientLink) -> None:
-        endpoint = link.endpoint
-        if endpoint.link is not link or self.closed:
+        if self.closed or not self._search.lost(link):
             return
-        endpoint.link = None
-        endpoint.failed(
-            TransportError(f"connection lost ({link.why})"), self._now() + int(endpoint.backoff.next_s() * _S)
-        )
-        self.endpoints.move_on_from(endpoint)
         for request in list(self._table.values()):
             if request.link is link:
-                self._maybe_executed(request, f"the connection to {endpoint.address} was lost ({link.why})")
-        self._schedule_flush()
+                self._maybe_executed(request, f"the connection to {link.endpoint.address} was lost ({link.why})")
+        self.may_send()
 
     def _maybe_executed(self, request: Request, why: str) -> None:
         """It was sent and no answer will come from there any more."""
@@ -271,7 +191,7 @@ class Engine:
             self._waiting.append(request)
 
     def link_drained(self, link: ClientLink) -> None:
-        self._schedule_flush()
+        self.may_send()
 
     # -- answers ------------------------------------------------------------------------------------
 
@@ -290,9 +210,8 @@ class Engine:
                     request.future.set_result(answer)
             else:
                 self._not_done(link, request, answer)
-        if progress and link.endpoint is self.endpoints.target:
-            self._redirects = 0
-            self._leaderless_sweeps = 0
+        if progress:
+            self._search.executed_by(link.endpoint)
 
     def _not_done(self, link: ClientLink, request: Request, answer: Answer) -> None:
         if answer.status == _REFUSED:
@@ -312,41 +231,18 @@ class Engine:
                 self._fail(request, failure_of(request, self.endpoints.tried()))
                 return
         elif answer.code == "NOT_LEADER":
-            self._not_the_leader(link.endpoint, answer)
+            self._search.not_the_leader(link.endpoint, answer)
         if request.link is not link:
             return  # It has been sent elsewhere since; that answer counts.
         request.link = None
         if answer.code == "NOT_LEADER" and answer.status != _UNKNOWN:
             self._waiting.append(request)
-            self._schedule_flush()
+            self.may_send()
             return
         request.tries += 1
-        at = self._now() + int(self._pause_s(request.tries) * _S)
+        at = self._now() + int(jittered_s(self._randomness, 0.01, min(0.02 * 2 ** min(request.tries, 6), 0.5)) * _S)
         self._delayed.append((at, request))
         self._wake_alarm.set(at)
-
-    def _pause_s(self, tries: int) -> float:
-        return jittered_s(self._randomness, 0.01, min(0.02 * 2 ** min(tries, 6), 0.5))
-
-    def _not_the_leader(self, endpoint: Endpoint, answer: Answer) -> None:
-        """Follow the hint, unless it leads in circles or to an endpoint that has just failed."""
-        hint = answer.detail
-        if endpoint.probed_term != answer.term:  # What it said when asked for its status tells more.
-            term = f" in term {answer.term}" if answer.term else ""
-            endpoint.said = f"up, not the leader{term}, " + (f"names {hint}" if hint else "knows no leader")
-        if endpoint is not self.endpoints.target or self._hold_until_ns:
-            return
-        now = self._now()
-        leader = self.endpoints.at(hint) if hint else None
-        if leader is not None and leader is not endpoint and leader.not_before_ns <= now:
-            self.endpoints.target = leader
-            self._redirects += 1
-            if self._redirects <= 2:
-                return
-        else:
-            self.endpoints.move_on_from(endpoint)
-        # Nobody leads, or they name one another: an election is under way. Ask again, but not in a storm.
-        self._hold_until_ns = now + int(jittered_s(self._randomness, 0.05, 0.2) * _S)
 
     # -- time ---------------------------------------------------------------------------------------
 
@@ -370,54 +266,19 @@ class Engine:
         now = self._now()
         if now >= self._look_at_ns:
             self._look_at_ns = now + int(self._sweep_s * _S)
-            self._sweep_links()
-            self._probe(now)
+            self._search.sweep_links(self._sweep_s)
+            self._search.probe(now)
             self._give_up_if_unreachable(now)
         next_at = self._look_at_ns
         for request in list(self._table.values()):
             if request.future.done():
                 self._table.pop(request.request_id, None)
             elif request.deadline_ns <= now:
-                self._fail(request, self._expired(request))
+                self._fail(request, expiry_of(request, self.endpoints.tried(), any_up=self.endpoints.any_up))
             elif request.deadline_ns < next_at:
                 next_at = request.deadline_ns
-        if self._table or any(e.link is not None and e.link.outstanding for e in self.endpoints):
+        if self._table or self._search.owed:
             self._sweep_alarm.set(next_at)
-
-    def _sweep_links(self) -> None:
-        for endpoint in self.endpoints:
-            link = endpoint.link
-            if link is None:
-                continue
-            if link.outstanding <= 0:
-                link.heard = True  # It owes nothing; its silence means nothing.
-            silent = link.sweep()
-            if silent >= SILENT_SWEEPS:
-                link.abort(f"no answer for {self._sweep_s * SILENT_SWEEPS:g} s")
-                # The operating system reports the end of an aborted connection a turn later.
-                self.link_lost(link)
-                # It may be named as the leader by followers that have not noticed yet.
-                endpoint.not_before_ns = self._now() + 2 * _S
-            elif silent:
-                link.ping(silent)
-
-    def _probe(self, now: int) -> None:
-        """While requests wait for a leader, ask everybody how they stand: it finds a leader that
-        nobody names yet, and gives the error its lines if there is none."""
-        if not self._waiting and not self._hold_until_ns:
-            self._leaderless_sweeps = 0
-            return
-        self._leaderless_sweeps += 1
-        if self._leaderless_sweeps < 2:
-            return
-        for endpoint in self.endpoints:
-            if endpoint.link is None:
-                if not endpoint.connecting and endpoint.not_before_ns <= now:
-                    endpoint.connect(self, now, self._connected)
-            elif not endpoint.probing:
-                endpoint.probing = True
-                future = self.call_on(endpoint.link, "status", {})
-                future.add_done_callback(partial(self._probed, endpoint))
 
     def _give_up_if_unreachable(self, now: int) -> None:
         if self._unreachable_after_s is None:
@@ -431,31 +292,12 @@ class Engine:
                 if not request.uncertain:
                     self._fail(request, no_endpoint(f"for {self._unreachable_after_s:g} s", self.endpoints.tried()))
 
-    def _probed(self, endpoint: Endpoint, future: asyncio.Future[Any]) -> None:
-        endpoint.probing = False
-        if future.cancelled() or future.exception() is not None or self.closed:
-            return
-        status = future.result()
-        if not isinstance(status, dict):
-            return
-        leader = status.get("leader")
-        endpoint.probed_term = status.get("term")
-        leadership = f"leader {leader}" if leader else last_leader_of(status)
-        endpoint.said = f"up, {status.get('role')} in term {status.get('term')}, {leadership}"
-        if status.get("role") == "leader" and self._waiting:
-            self.endpoints.target = endpoint
-            self._schedule_flush()
-
     # -- calls --------------------------------------------------------------------------------------
 
     def call_on(self, link: ClientLink, method: str, parameters: dict[str, Any]) -> asyncio.Future[Any]:
         """Send a call on a live link. The future ends with its body, its error, or LinkLost."""
-        assert self._loop is not None
         self._last_id = request_id = self._last_id + 1
-        future: asyncio.Future[Any] = self._loop.create_future()
-        link.calls[request_id] = future
-        link.outstanding += 1
-        link.write(encode_call(request_id, method, parameters))
+        future = link.call(request_id, method, parameters)
         self._watch(NEVER)
         return future
 
@@ -467,9 +309,6 @@ class Engine:
             request.future.set_exception(error)
         # What is left of it in ``_waiting`` and ``_delayed`` is passed over: its future is done.
 
-    def _expired(self, request: Request) -> FencepostError:
-        return expiry_of(request, self.endpoints.tried(), any_up=self.endpoints.any_up)
-
     async def close(self) -> None:
         """End every request and every connection. Bounded."""
         if self.closed:
@@ -479,13 +318,6 @@ class Engine:
         self._sweep_alarm.close()
         tried = self.endpoints.tried()
         for request in list(self._table.values()):
-            if request.uncertain or request.link is not None:
-                request.why = request.why or "the client was closed before the answer came"
-                self._fail(request, failure_of(request, tried))
-            else:
-                self._fail(
-                    request,
-                    TransportError("the client was closed before it was sent", outcome=Outcome.RETRY, tried=tried),
-                )
+            self._fail(request, closing_of(request, tried))
         for endpoint in self.endpoints:
             await endpoint.stop()

@@ -10,7 +10,7 @@ from ..raft.core.errors import FencepostError, FrameInvalid, HandshakeRefused, T
 from ..raft.ports import Answer, Randomness
 from .address import Resolver, describe_failure, parse_address
 from .backoff import Backoff
-from .codec import FrameType, Welcome, encode_hello, error_of
+from .codec import FrameType, Welcome, encode_call, encode_hello, error_of
 from .connection import FramedConnection
 from .handshake import check_welcome_to_client, hello_of_client
 
@@ -86,6 +86,14 @@ class ClientLink(FramedConnection):
             future.set_result(body.body)
         else:
             future.set_exception(error_of(body.error))
+
+    def call(self, request_id: int, method: str, parameters: dict[str, Any]) -> asyncio.Future[Any]:
+        """Ask the node. The future ends with the body of the reply, its error, or :class:`LinkLost`."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self.calls[request_id] = future
+        self.outstanding += 1
+        self.write(encode_call(request_id, method, parameters))
+        return future
 
     def invalid(self, error: FrameInvalid) -> None:
         self._fail(error)

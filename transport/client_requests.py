@@ -16,10 +16,14 @@ from ..raft.core.errors import (
     NoLeader,
     Outcome,
     OutcomeUnknown,
+    TransportError,
     all_errors,
 )
 from ..raft.ports import Answer
 from .client_link import ClientLink
+
+LAST_TRY_S = 0.25
+"""A request that was told "not now" is not tried again when less than this is left, or a fifth."""
 
 
 class Request:
@@ -67,6 +71,13 @@ class Request:
         self.why = ""
         self.tries = 0
         self.last_code = ""
+
+
+def too_late(request: Request, now_ns: int) -> bool:
+    """Not again so shortly before the deadline: the answer might not come in time, and what is certain
+    now (not executed) would become unknown."""
+    last_s = min(LAST_TRY_S, request.timeout_s / 5)
+    return not request.uncertain and now_ns > request.deadline_ns - int(last_s * 1_000_000_000)
 
 
 def _show(operation_id: str) -> str:
@@ -123,6 +134,14 @@ def expiry_of(request: Request, tried: Sequence[str], *, any_up: bool) -> Fencep
     return kind(
         f"no leader {within}, so nothing was committed; safe to retry", tried=tried, next_step="fencepost status"
     )
+
+
+def closing_of(request: Request, tried: Sequence[str]) -> FencepostError:
+    """The error of a request that the end of its client cuts short."""
+    if request.uncertain or request.link is not None:
+        request.why = request.why or "the client was closed before the answer came"
+        return failure_of(request, tried)
+    return TransportError("the client was closed before it was sent", outcome=Outcome.RETRY, tried=tried)
 
 
 def no_endpoint(how_long: str, tried: Sequence[str]) -> NoEndpoint:
