@@ -204,7 +204,7 @@ def check_step(before: Summary, state: RaftState, event: Event, effects: Effects
     if effects.restore is not None and effects.restore.last_index <= before.apply_reported:
         raise AssertionError(f"state of {effects.restore.last_index} in place of {before.apply_reported}")
     for send in effects.sends:
-        _check_send(state, send)
+        _check_send(before, state, send)
     if effects.chunks and state.role is not Role.LEADER:
         raise AssertionError(f"a {state.role} sends a snapshot")
     renews = effects.chunks or any(isinstance(send.message, AppendEntries) for send in effects.sends)
@@ -307,7 +307,7 @@ def _check_counted(before: Summary, state: RaftState) -> None:
             raise AssertionError(f"committed {commit_index} with copies on {sorted(holders)} only (S13)")
 
 
-def _check_send(state: RaftState, send: Send) -> None:
+def _check_send(before: Summary, state: RaftState, send: Send) -> None:
     if send.after > state.write_sequence or 0 < send.after <= state.durable_sequence:
         raise AssertionError(f"{send} waits for no pending write")
     if state.hard_state_sequence > max(send.after, state.durable_sequence):
@@ -318,7 +318,10 @@ def _check_send(state: RaftState, send: Send) -> None:
         raise AssertionError(f"{send} speaks for term {message.term} in term {state.current_term}")
     match message:
         case AppendEntries():
-            if state.role is not Role.LEADER or message.leader_commit > state.commit_index:
+            led = state.role is Role.LEADER or (
+                before.role is Role.LEADER and before.current_term == state.current_term
+            )
+            if not led or message.leader_commit > state.commit_index:
                 raise AssertionError(f"a {state.role} with commit index {state.commit_index} sent {send}")
             if state.log.term_at(message.prev_log_index) != message.prev_log_term:
                 raise AssertionError(f"{send} follows an entry that this log does not have")

@@ -22,7 +22,7 @@ from .entry import Entry, EntryKind
 from .events import Accepted, ChangeConfiguration, Refused, Role, Transition
 from .options import SECOND
 from .progress import Progress
-from .replication import broadcast_append
+from .replication import broadcast_append, send_heartbeat
 from .state import RaftState
 
 
@@ -129,6 +129,8 @@ def configuration_committed(state: RaftState) -> None:
         if configuration.auto_leave and state.transfer is None and state.commit_index >= state.term_start_index:
             _append_configuration(state, leave_joint(configuration))
     elif state.options.step_down_on_removal and not state.is_voter:
+        for peer, progress in state.progress.items():
+            send_heartbeat(state, peer, progress)  # The others hear first that the change is committed.
         state.become_follower(state.current_term, "", "removed from the configuration")
 
 

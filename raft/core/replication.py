@@ -32,8 +32,8 @@ def handle_propose(state: RaftState, event: Propose) -> None:
 def _refusal(state: RaftState, event: Propose) -> Refused | None:
     if state.role is not Role.LEADER:
         return Refused("NOT_LEADER", state.leader)
-    if not state.is_voter:
-        return Refused("NOT_LEADER", "", "this leader is no member any more")
+    if not state.is_voter and state.configuration_index <= state.commit_index:
+        return Refused("NOT_LEADER", "", "this leader is no voter any more")
     if state.transfer is not None and (state.transfer.told_at or not event.internal):
         # What the leader itself has to finish may still come in until the target is told: it has to
         # have all of the log by then (S08).
