@@ -12,8 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from fencepost.raft.core import commitment, membership
-from fencepost.raft.core.state import RaftState
+from fencepost.raft.core import commitment, election, membership
 
 from ..core.planting import planted
 from .adapter import NOT_APPLICABLE, Adapter
@@ -79,7 +78,7 @@ def test_every_transcript_agrees_at_every_quiet_point(replay: ModuleType, confor
             "configuration.auto_leave and",
             "False and",
         ),
-        ("checkquorum", RaftState.lost_quorum, "self.options.check_quorum", "False"),
+        ("prevote", election.handle_pre_vote_response, "_count_pre_votes(state)", "pass"),
         ("campaign", commitment.advance_commit_index, "state.commit_index = index", "state.commit_index = index - 1"),
     ],
 )
