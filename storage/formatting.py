@@ -14,19 +14,18 @@ from typing import Any, NamedTuple
 import structlog
 
 from ..raft.core.errors import DirectoryMismatch, StorageCorrupt
+from .chain import MANIFEST, Manifest, last_segment, write_manifest
 from .disk import Disk
 from .failures import corrupt_file, disk_failure
-from .recovery import last_segment
 from .segments import (
     HEADER_BYTES,
-    MANIFEST,
     SegmentHeader,
     clear_temporaries,
     create_segment,
     segment_name,
     segment_number,
-    write_manifest,
 )
+from .standing import EMPTY
 from .statefiles import decode_state, write_state
 
 _log = structlog.get_logger("fencepost.storage")
@@ -145,8 +144,8 @@ def format_directory(
         disk.sync_directory(root)
     except OSError as error:
         raise disk_failure(error, "formatting", root) from error
-    create_segment(disk, log_path, SegmentHeader(1, 0, entropy(16), instance))
-    write_manifest(disk, log_path, instance, 1)
+    create_segment(disk, log_path, SegmentHeader(1, 0, entropy(16), instance, EMPTY))
+    write_manifest(disk, log_path, instance, Manifest(1, 1))
     write_state(disk, root / BOOT, BOOT, {"boot": 0})
     write_state(disk, root / INSTANCES, INSTANCES, {})
     try:

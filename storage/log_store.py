@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -18,23 +17,23 @@ from typing import NamedTuple
 import msgpack
 import structlog
 
-from ..raft.core.entry import HardState
 from ..raft.core.errors import StorageError, StorageFull
 from ..raft.core.events import Persist
+from .admission import Admission
+from .chain import Manifest, last_segment, remove_before, roll, trim, write_manifest
 from .disk import Disk
 from .failures import disk_failure
 from .identity import DataDirectory
 from .records import RecordType
-from .recovery import LoadedLog, Recovered, last_segment, load_log
+from .recovery import LoadedLog, Recovered, load_log
 from .segments import (
     DEFAULT_SEGMENT_BYTES,
     ActiveSegment,
     clear_temporaries,
     open_segment,
-    roll,
     segment_name,
-    write_manifest,
 )
+from .standing import Standing
 
 _log = structlog.get_logger("fencepost.storage")
 
@@ -53,6 +52,8 @@ class StoreStatus(NamedTuple):
     """Records made durable by this process."""
     written_bytes: int
     failure: StorageError | None
+    first_segment: int = 1
+    """Number of the segment that the log begins with."""
 
 
 SEAL_AFTER_S = 1.0
@@ -60,23 +61,9 @@ SEAL_AFTER_S = 1.0
 a torn write. Nothing waits for it."""
 
 
-@dataclass(slots=True)
-class _Standing:
-    """Where the log stands on disk, as a seal says it."""
-
-    hard_state: HardState
-    last_index: int
-    commit_index: int
-
-    def take(self, write: Persist) -> None:
-        _, hard_state, truncate_from, entries, commit_index, _, _ = write
-        if hard_state is not None:
-            self.hard_state = hard_state
-        if truncate_from:
-            self.last_index = truncate_from - 1
-        self.last_index += len(entries)
-        if commit_index > self.commit_index:
-            self.commit_index = commit_index
+ROLL_FRACTION = 8
+"""A segment that holds compacted entries ends early, once it is this part of its full size: a log whose
+entries are all in the segment in use could never be trimmed. Smaller logs keep their entries."""
 
 
 class FileLogStore:
@@ -94,7 +81,8 @@ class FileLogStore:
         self,
         disk: Disk,
         segment: ActiveSegment,
-        recovered: Recovered,
+        standing: Standing,
+        first_segment: int,
         *,
         segment_bytes: int,
         seal_after_s: float,
@@ -118,12 +106,10 @@ class FileLogStore:
         self._syncs = 0
         self._written_bytes = 0
         # What the log is on disk; touched by the writer only.
-        self._standing = _Standing(recovered.hard_state, len(recovered.entries), recovered.commit_index)
+        self._standing = standing
+        self._first_segment = first_segment
         # What the log will be once the queue is empty; touched by append only.
-        self._sequence = 0
-        self._last_index = len(recovered.entries)
-        self._hard_state = recovered.hard_state
-        self._commit_index = recovered.commit_index
+        self._admission = Admission(standing.state)
 
     @classmethod
     def open(
@@ -143,13 +129,16 @@ class FileLogStore:
         disk, log_path = directory.disk, directory.log_path
         _settle(disk, log_path)
         loaded = load_log(disk, log_path, bytes.fromhex(directory.instance_id))
-        if loaded.header.number > loaded.manifest:
-            write_manifest(disk, log_path, loaded.header.instance, loaded.header.number)
+        manifest = Manifest(loaded.manifest.first, loaded.header.number)
+        if manifest != loaded.manifest:
+            write_manifest(disk, log_path, loaded.header.instance, manifest)
+        remove_before(disk, log_path, manifest.first)
         segment = open_segment(disk, loaded.path, loaded.header, loaded.end)
         store = cls(
             disk,
             segment,
-            loaded.recovered,
+            loaded.standing,
+            manifest.first,
             segment_bytes=segment_bytes,
             seal_after_s=seal_after_s,
             entropy=directory.entropy,
@@ -157,7 +146,7 @@ class FileLogStore:
         try:
             store._make_ready(loaded)
         except BaseException:
-            segment.close()
+            store._segment.close()
             raise
         return store, loaded.recovered
 
@@ -210,7 +199,9 @@ class FileLogStore:
 
         Raises AssertionError if it does not fit the log: a bug of the caller.
         """
-        self._check(write)
+        if self._closed:
+            raise AssertionError("append after close")
+        self._admission.admit(write)
         if self._failure is None:
             self._queue.put(write)
 
@@ -232,42 +223,11 @@ class FileLogStore:
 
     def status(self) -> StoreStatus:
         segment = self._segment
-        return StoreStatus(segment.header.number, segment.end, self._syncs, self._written_bytes, self._failure)
+        return StoreStatus(
+            segment.header.number, segment.end, self._syncs, self._written_bytes, self._failure, self._first_segment
+        )
 
     # -- the caller's thread ------------------------------------------------------------------------
-
-    def _check(self, write: Persist) -> None:
-        """Constant time: the whole log is checked when it is read, this only where writes meet."""
-        sequence, hard_state, truncate_from, entries, commit_index, reset, _ = write
-        assert reset is None
-        if self._closed:
-            raise AssertionError("append after close")
-        if sequence <= self._sequence:
-            raise AssertionError(f"write {sequence} after write {self._sequence}")
-        last = self._last_index
-        if truncate_from:
-            if not self._commit_index < truncate_from <= last + 1:
-                raise AssertionError(
-                    f"truncation from {truncate_from}; committed up to {self._commit_index}, last index {last}"
-                )
-            last = truncate_from - 1
-        if entries:
-            if entries[0].index != last + 1 or entries[-1].index != last + len(entries):
-                raise AssertionError(f"entries {entries[0].index}..{entries[-1].index} do not follow index {last}")
-            last += len(entries)
-        if commit_index > last:
-            raise AssertionError(f"commit index {commit_index} is above the last index {last}")
-        if hard_state is not None:
-            self._check_hard_state(hard_state)
-            self._hard_state = hard_state
-        self._sequence = sequence
-        self._last_index = last
-        self._commit_index = max(self._commit_index, commit_index)
-
-    def _check_hard_state(self, now: HardState) -> None:
-        was = self._hard_state
-        if now.term < was.term or (now.term == was.term and was.voted_for and now.voted_for != was.voted_for):
-            raise AssertionError(f"hard state {now} after {was}")
 
     def _begin(self, on_durable: Callable[[int], None], on_failure: Callable[[StorageError], None]) -> None:
         if self._thread is not None or self._stepped or self._closed:
@@ -353,10 +313,35 @@ class FileLogStore:
         return b"".join(pieces), sequence, closing
 
     def _look_ahead(self) -> None:
-        """What later writes would have to wait for, done while nobody waits for this one."""
-        if self._segment.end >= self._segment_bytes:
-            self._segment = roll(self._disk, self._segment, self._entropy(16))
+        """What later writes would have to wait for, done while nobody waits for this one.
+
+        What was compacted is deleted here: the write that said so is durable (S14).
+        """
+        standing = self._standing
+        freed, standing.freed = standing.freed, False
+        if freed:
+            # Before a roll too: where space is short, what is given up makes some.
+            self._trim()
+        if self._segment.end >= self._segment_bytes or (
+            freed and standing.holds_freed() and self._segment.end >= self._segment_bytes // ROLL_FRACTION
+        ):
+            self._roll()
+            if freed:
+                self._trim()
         self._segment.write_ahead(self._segment_bytes)
+
+    def _roll(self) -> None:
+        standing = self._standing
+        self._segment = roll(self._disk, self._segment, self._entropy(16), standing.state, self._first_segment)
+        standing.begin_segment(self._segment.header.number)
+
+    def _trim(self) -> None:
+        first = self._standing.first_needed()
+        if first <= self._first_segment:
+            return
+        segment = self._segment
+        trim(self._disk, segment.path.parent, segment.header.instance, Manifest(first, segment.header.number))
+        self._first_segment = first
 
     def _seal(self) -> None:
         standing = self._standing
@@ -384,11 +369,17 @@ class FileLogStore:
                 file=os.fspath(loaded.path),
                 offset=loaded.end,
                 bytes=loaded.recovered.torn_bytes,
-                next_index=self._last_index + 1,
+                next_index=self._standing.last_index + 1,
             )
+        if self._segment.header.state is None:
+            # A version that knows no snapshots must not meet writes about them: it would call them
+            # damage. A new segment it refuses by its version (S55).
+            self._roll()
         if loaded.raised:
-            raised = Persist(0, self._hard_state, 0, [], 0)
+            raised = Persist(0, loaded.recovered.hard_state, 0, [], 0)
             self._segment.append(RecordType.WRITES, self._packer.pack((raised,)))
+            self._standing.take(raised)
+            self._admission = Admission(self._standing.state)
         if loaded.raised or not loaded.sealed:
             self._seal()
 

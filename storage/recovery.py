@@ -1,7 +1,8 @@
 """From the bytes of a log back to entries, term and vote. Only reads.
 
-Records are replayed in order; within a write: hard state, truncation, entries. What a replay can
-check about them it checks, because everything it lets pass will be voted on and acknowledged.
+Records are replayed in order; within a write: truncation, reset, hard state, entries. What a replay
+can check about them it checks, because everything it lets pass will be voted on and acknowledged.
+A log that was trimmed is replayed from what the header of its first segment says.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from typing import Any, NamedTuple
 import msgpack
 
 from ..raft.core.entry import Entry, HardState
+from .chain import Manifest, last_segment, read_manifest
 from .disk import Disk
 from .failures import corrupt, corrupt_file, disk_failure, format_unknown
 from .records import Record, RecordType, UnknownRecord, header_after, is_zero_from, record_at
-from .segments import HEADER_BYTES, SegmentHeader, decode_segment_header, read_manifest, segment_name, segment_number
+from .segments import HEADER_BYTES, SegmentHeader, decode_segment_header, segment_name
+from .standing import EMPTY, LogState, Standing
 
 
 class Recovered(NamedTuple):
@@ -24,11 +27,14 @@ class Recovered(NamedTuple):
     hard_state: HardState
     """Term 0 and no vote only in a log that has never held anything (S03)."""
     entries: list[Entry]
-    """Contiguous from index 1, terms non-decreasing."""
+    """Contiguous from ``previous_index`` + 1, terms non-decreasing."""
     commit_index: int
     """The highest commit index recorded: a lower bound of what is committed, never above the last index."""
     torn_bytes: int
     """Bytes of a half-written last record that were, or would be, cut away; 0 for none."""
+    previous_index: int = 0
+    """What the log goes on behind, because a snapshot holds everything up to there; 0 for a log from its start."""
+    previous_term: int = 0
 
 
 class LoadedLog(NamedTuple):
@@ -45,7 +51,9 @@ class LoadedLog(NamedTuple):
     """The last record is a seal, or the log is empty."""
     raised: bool
     """``recovered.hard_state`` is not what the log says but what its entries call for."""
-    manifest: int
+    manifest: Manifest
+    standing: Standing
+    """The log as its records leave it, for the writer to go on from."""
 
 
 class _Invalid(Exception):
@@ -53,17 +61,24 @@ class _Invalid(Exception):
 
 
 class Replay:
-    """The logical content of a log, record by record."""
+    """The logical content of a log, record by record, from the segment ``number`` on."""
 
-    def __init__(self) -> None:
+    def __init__(self, state: LogState = EMPTY, number: int = 1) -> None:
         self.entries: list[Entry] = []
-        self.hard_state = HardState(0, "")
-        self.commit_index = 0
+        self.standing = Standing(state, number)
         self.sealed = True
 
     @property
     def next_index(self) -> int:
-        return len(self.entries) + 1
+        return self.standing.last_index + 1
+
+    def enter(self, path: Path, header: SegmentHeader) -> None:
+        """Go on in the next segment. Raises StorageCorrupt if it was begun behind another log."""
+        here = self.standing.state
+        if header.state not in (None, here):
+            what = f"it was begun when the log stood at {header.state}, and the segment before it leaves it at {here}"
+            raise corrupt(path, 0, self.next_index, what)
+        self.standing.begin_segment(header.number, can_start=header.state is not None)
 
     def apply(self, path: Path, record: Record) -> None:
         """Take in one record. Raises StorageCorrupt naming the place."""
@@ -82,45 +97,68 @@ class Replay:
 
     def _seal(self, body: Any) -> None:
         term, voted_for, last_index, commit_index = _tuple(body)
-        here = (*self.hard_state, len(self.entries), self.commit_index)
+        standing = self.standing
+        here = (*standing.hard_state, standing.last_index, standing.commit_index)
         if here != (term, voted_for, last_index, commit_index):
             raise _Invalid(f"the log was sealed as {body} (term, vote, last index, commit index) and now reads {here}")
         self.sealed = True
 
     def _write(self, write: Any) -> None:
-        _, hard_state, truncate_from, entries, commit_index = _tuple(write)[:5]
+        _, hard_state, truncate_from, rows, commit_index, *rest = _tuple(write)
+        # Version 1 knew no snapshots, and its writes end here.
+        reset, compact_to = rest or (None, 0)
         self.sealed = False
-        if hard_state is not None:
-            self._hard_state(hard_state)
+        standing = self.standing
         if _number(truncate_from):
             self._truncate(truncate_from)
-        self._append(_tuple(entries))
-        if _number(commit_index) > len(self.entries):
-            raise _Invalid(f"index {commit_index} was known to be committed and the log ends at {len(self.entries)}")
-        self.commit_index = max(self.commit_index, commit_index)
+        if reset is not None:
+            self._reset(reset)
+        if hard_state is not None:
+            self._hard_state(hard_state)
+        self._append(_tuple(rows))
+        if _number(commit_index) > standing.last_index:
+            raise _Invalid(f"index {commit_index} was known to be committed and the log ends at {standing.last_index}")
+        standing.commit_index = max(standing.commit_index, commit_index)
+        if _number(compact_to) > standing.commit_index:
+            raise _Invalid(f"entries up to {compact_to} were given up, and committed up to {standing.commit_index}")
+        if compact_to:
+            standing.compact(compact_to)
 
     def _hard_state(self, hard_state: Any) -> None:
         term, voted_for = _tuple(hard_state)
         if not isinstance(voted_for, str):
             raise _Invalid("a vote that is not text")
-        was = self.hard_state
+        was = self.standing.hard_state
         if _number(term) < was.term:
             raise _Invalid(f"the term goes back from {was.term} to {term}")
         if term == was.term and was.voted_for and voted_for != was.voted_for:
             raise _Invalid(f"the vote of term {term} changes from {was.voted_for!r} to {voted_for!r}")
-        self.hard_state = HardState(term, voted_for)
+        self.standing.hard_state = HardState(term, voted_for)
 
     def _truncate(self, truncate_from: int) -> None:
-        if truncate_from <= self.commit_index:
-            raise _Invalid(f"it deletes from index {truncate_from}, which is committed (up to {self.commit_index})")
+        standing = self.standing
+        if truncate_from <= standing.commit_index:
+            raise _Invalid(f"it deletes from index {truncate_from}, which is committed (up to {standing.commit_index})")
         if truncate_from > self.next_index:
-            raise _Invalid(f"it deletes from index {truncate_from} and the log ends at {len(self.entries)}")
-        del self.entries[truncate_from - 1 :]
+            raise _Invalid(f"it deletes from index {truncate_from} and the log ends at {standing.last_index}")
+        if truncate_from <= standing.previous_index:
+            raise _Invalid(f"it deletes from index {truncate_from} and the log begins behind {standing.previous_index}")
+        del self.entries[truncate_from - standing.previous_index - 1 :]
+        standing.truncate(truncate_from)
+
+    def _reset(self, reset: Any) -> None:
+        last_index, last_term, *_ = _tuple(reset)
+        if _number(last_index) < self.standing.commit_index:
+            raise _Invalid(f"it goes on behind index {last_index}, and committed up to {self.standing.commit_index}")
+        self.entries.clear()
+        self.standing.reset(last_index, _number(last_term))
 
     def _append(self, rows: tuple[Any, ...]) -> None:
-        entries = self.entries
-        index = len(entries)
-        term = entries[-1].term if entries else 0
+        if not rows:
+            return
+        made: list[Entry] = []
+        index = self.standing.last_index
+        term = self.standing.last_term
         make = Entry._make
         for row in rows:
             entry = make(row)
@@ -138,7 +176,9 @@ class Replay:
             if entry.term < term:
                 raise _Invalid(f"the term of entry {index} is {entry.term}, below {term} before it")
             term = entry.term
-            entries.append(entry)
+            made.append(entry)
+        self.entries += made
+        self.standing.append(made)
 
     def start_state(self) -> HardState:
         """Term and vote to start with: never below the log's last term (S03).
@@ -147,9 +187,9 @@ class Replay:
         wrote. Who was voted for in that term is then unknown, so the first term that is certainly
         free of a vote is the one after it.
         """
-        last_term = self.entries[-1].term if self.entries else 0
-        if self.hard_state.term >= last_term:
-            return self.hard_state
+        last_term = self.standing.last_term
+        if self.standing.hard_state.term >= last_term:
+            return self.standing.hard_state
         return HardState(last_term + 1, "")
 
 
@@ -165,43 +205,64 @@ def _number(value: Any) -> int:
     return value
 
 
-def last_segment(disk: Disk, directory: Path) -> int:
-    """The highest segment number there is; 0 for none."""
-    try:
-        names = disk.list_directory(directory)
-    except FileNotFoundError as error:
-        raise corrupt_file(directory, "the log's directory is missing") from error
-    except OSError as error:
-        raise disk_failure(error, "listing", directory) from error
-    return max((number for number in map(segment_number, names) if number is not None), default=0)
-
-
 def load_log(disk: Disk, directory: Path, instance: bytes) -> LoadedLog:
     """Read a whole log and check it. Writes nothing.
 
     Raises StorageCorrupt naming file, offset and index; StorageFormatUnknown; StorageError.
     """
     manifest, last = _count_segments(disk, directory, instance)
-    if not manifest <= last <= manifest + 1:
-        missing = directory / segment_name(min(manifest, last + 1))
-        raise corrupt_file(missing, f"segments up to {manifest} have been in use and the last one found is {last}")
-    replay = Replay()
+    if not manifest.last <= last <= manifest.last + 1:
+        missing = directory / segment_name(min(manifest.last, last + 1))
+        raise corrupt_file(missing, f"segments up to {manifest.last} have been in use and the last one found is {last}")
+    replay = None
     previous_end = 0
-    for number in range(1, last + 1):
+    for number in range(manifest.first, last + 1):
         path = directory / segment_name(number)
-        data = _read(disk, path, replay.next_index)
-        header = decode_segment_header(path, data, replay.next_index)
-        _check_place(path, header, number, previous_end, instance, replay.next_index)
-        end, torn = _load_segment(path, data, header, replay, is_last=number == last)
-        previous_end = end
-    if last > manifest and end > HEADER_BYTES and read_manifest(disk, directory, instance) < last:
+        # Where the log was trimmed and its first segment is damaged, nobody knows the index.
+        index = replay.next_index if replay else int(number == 1)
+        data = _read(disk, path, index)
+        header = decode_segment_header(path, data, index)
+        _check_place(path, header, number, instance, index)
+        if replay is None:
+            replay = _begin(path, header)
+        else:
+            _check_joint(path, header, previous_end, index)
+            replay.enter(path, header)
+        previous_end, torn = _load_segment(path, data, header, replay, is_last=number == last)
+    assert replay is not None
+    standing = replay.standing
+    if last > manifest.last and previous_end > HEADER_BYTES and read_manifest(disk, directory, instance).last < last:
         raise corrupt(path, HEADER_BYTES, replay.next_index, "the manifest does not know this segment")
-    recovered = Recovered(replay.start_state(), replay.entries, replay.commit_index, torn)
-    raised = recovered.hard_state != replay.hard_state
-    return LoadedLog(recovered, path, header, end, len(data), replay.sealed, raised, manifest)
+    if standing.commit_index < standing.previous_index:
+        # Only what is committed is given up, and it is given up only when that is durable.
+        what = (
+            f"it begins behind index {standing.previous_index}, with {standing.commit_index} the last known committed"
+        )
+        raise corrupt(path, previous_end, replay.next_index, what)
+    recovered = Recovered(
+        replay.start_state(),
+        replay.entries,
+        standing.commit_index,
+        torn,
+        standing.previous_index,
+        standing.previous_term,
+    )
+    raised = recovered.hard_state != standing.hard_state
+    return LoadedLog(recovered, path, header, previous_end, len(data), replay.sealed, raised, manifest, standing)
 
 
-def _count_segments(disk: Disk, directory: Path, instance: bytes) -> tuple[int, int]:
+def _begin(path: Path, header: SegmentHeader) -> Replay:
+    """Begin to read with this segment, which is the first that the manifest counts."""
+    if header.number == 1:
+        if header.previous_end != 0 or header.state not in (None, EMPTY):
+            raise corrupt(path, 0, 1, "it is the first segment and its header tells of one before it")
+        return Replay()
+    if header.state is None:
+        raise corrupt(path, 0, 0, "the segments before it were deleted and its header does not say what they held")
+    return Replay(header.state, header.number)
+
+
+def _count_segments(disk: Disk, directory: Path, instance: bytes) -> tuple[Manifest, int]:
     """What the manifest says and what is there, of one moment: the log may be in use by another process."""
     manifest = read_manifest(disk, directory, instance)
     while True:
@@ -221,16 +282,17 @@ def _read(disk: Disk, path: Path, index: int) -> bytes:
         raise disk_failure(error, "reading", path) from error
 
 
-def _check_place(
-    path: Path, header: SegmentHeader, number: int, previous_end: int, instance: bytes, index: int
-) -> None:
+def _check_place(path: Path, header: SegmentHeader, number: int, instance: bytes, index: int) -> None:
     if header.number != number:
         raise corrupt(path, 0, index, f"it is segment {header.number} under the name of {number}")
     if header.instance != instance:
         raise corrupt(path, 0, index, "it belongs to another data directory")
+
+
+def _check_joint(path: Path, header: SegmentHeader, previous_end: int, index: int) -> None:
     if header.previous_end != previous_end:
         what = f"the segment before it ends at {previous_end} and ended at {header.previous_end} when this one began"
-        raise corrupt(path.with_name(segment_name(number - 1)), previous_end, index, what)
+        raise corrupt(path.with_name(segment_name(header.number - 1)), previous_end, index, what)
 
 
 def _load_segment(path: Path, data: bytes, header: SegmentHeader, replay: Replay, *, is_last: bool) -> tuple[int, int]:

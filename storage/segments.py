@@ -1,18 +1,21 @@
 """The files a log is made of.
 
-``log/`` holds segments named by number, ``0000000000000001.log`` and on, and a manifest that names the
-highest one in use, so that a lost last segment is seen. A segment begins with a sector of its own of
-512 bytes, big-endian::
+``log/`` holds segments named by number, ``0000000000000001.log`` and on. A segment begins with a sector
+of its own of 512 bytes, big-endian::
 
     magic "fenceplg" | version u16 | header bytes u16 | number u64 | previous end u64 |
-    salt 16 bytes | instance id 16 bytes | zeros | CRC-32C u32 of all before it
+    salt 16 bytes | instance id 16 bytes |
+    term u64 | last index u64 | last term u64 | commit index u64 | vote length u8, vote |
+    zeros | CRC-32C u32 of all before it
 
 "Previous end" is where the segment before it ends: a segment that lost its tail is seen even if the
-loss falls between two records. Space behind the last record is written in advance with zeros, which
+loss falls between two records. The line with term and vote is the log as the segments before this one
+leave it: a check on them while they are there, and what takes their place when they were deleted.
+Version 1 has zeros there. Space behind the last record is written in advance with zeros, which
 are never a record: a sync that does not change the size of a file costs about half.
 
 A segment gets its name only when its header is synced, and is used only when its name and then the
-manifest are (S14). So a named segment without an intact header is damage, whatever its place.
+manifest are (``chain``, S14). So a named segment without an intact header is damage, whatever its place.
 """
 
 from __future__ import annotations
@@ -24,21 +27,25 @@ from typing import NamedTuple
 
 import google_crc32c
 
+from ..raft.core.entry import HardState
 from .disk import Disk, File, write_fully
-from .failures import corrupt, corrupt_file, disk_failure, format_unknown, is_full
+from .failures import corrupt, disk_failure, format_unknown, is_full
 from .records import SECTOR_BYTES, encode_record, salt_seed
-from .statefiles import TEMPORARY, read_state, write_new_file, write_state
+from .standing import LogState
+from .statefiles import TEMPORARY, write_new_file
 
 MAGIC = b"fenceplg"
-VERSION = 1
+VERSION = 2
 SUFFIX = ".log"
-MANIFEST = "manifest"
 
 DEFAULT_SEGMENT_BYTES = 64 << 20
 AHEAD_BYTES = 1 << 20
 """How much is written in advance at a time; again when less than a quarter of it is left."""
 
+VOTE_BYTES_MAX = 255
+
 _HEADER = Struct(">8sHHQQ16s16s")
+_STATE = Struct(">QQQQB")
 _CHECK = Struct(">I")
 HEADER_BYTES = SECTOR_BYTES
 _CHECKED_BYTES = HEADER_BYTES - _CHECK.size
@@ -52,6 +59,8 @@ class SegmentHeader(NamedTuple):
     salt: bytes
     instance: bytes
     """The directory's instance id: a segment of another node is not taken for ours."""
+    state: LogState | None
+    """The log where this segment begins; None in one of version 1, which does not say."""
 
     @property
     def seed(self) -> int:
@@ -71,7 +80,14 @@ def segment_number(name: str) -> int | None:
 
 
 def encode_segment_header(header: SegmentHeader) -> bytes:
-    start = _HEADER.pack(MAGIC, VERSION, HEADER_BYTES, header.number, header.previous_end, header.salt, header.instance)
+    version = 1 if header.state is None else VERSION
+    start = _HEADER.pack(MAGIC, version, HEADER_BYTES, header.number, header.previous_end, header.salt, header.instance)
+    if header.state is not None:
+        (term, voted_for), last_index, last_term, commit_index = header.state
+        vote = voted_for.encode()
+        if len(vote) > VOTE_BYTES_MAX:
+            raise ValueError(f"a node id of {len(vote)} bytes is over the limit of {VOTE_BYTES_MAX}")
+        start += _STATE.pack(term, last_index, last_term, commit_index, len(vote)) + vote
     start = start.ljust(_CHECKED_BYTES, b"\0")
     return start + _CHECK.pack(google_crc32c.value(start))
 
@@ -91,9 +107,15 @@ def decode_segment_header(path: Path, data: bytes, index: int) -> SegmentHeader:
         raise corrupt(path, 0, index, "it is shorter than the header of a segment")
     _, _, _, number, previous_end, salt, instance = _HEADER.unpack_from(data)
     (check,) = _CHECK.unpack_from(data, _CHECKED_BYTES)
-    if version != VERSION or google_crc32c.value(data[:_CHECKED_BYTES]) != check:
+    if version == 0 or google_crc32c.value(data[:_CHECKED_BYTES]) != check:
         raise corrupt(path, 0, index, "the header's checksum is wrong")
-    return SegmentHeader(number, previous_end, salt, instance)
+    return SegmentHeader(number, previous_end, salt, instance, _decode_state(data) if version > 1 else None)
+
+
+def _decode_state(data: bytes) -> LogState:
+    term, last_index, last_term, commit_index, length = _STATE.unpack_from(data, _HEADER.size)
+    start = _HEADER.size + _STATE.size
+    return LogState(HardState(term, data[start : start + length].decode()), last_index, last_term, commit_index)
 
 
 def create_segment(disk: Disk, directory: Path, header: SegmentHeader) -> Path:
@@ -107,22 +129,6 @@ def create_segment(disk: Disk, directory: Path, header: SegmentHeader) -> Path:
     except OSError as error:
         raise disk_failure(error, "creating", path) from error
     return path
-
-
-def read_manifest(disk: Disk, directory: Path, instance: bytes) -> int:
-    """The highest segment number that has been in use. Raises StorageCorrupt."""
-    path = directory / MANIFEST
-    try:
-        body = read_state(disk, path, MANIFEST)
-    except FileNotFoundError as error:
-        raise corrupt_file(path, "it is missing") from error
-    if body.get("instance") != instance or not isinstance(body.get("last_segment"), int):
-        raise corrupt_file(path, "it belongs to another directory")
-    return int(body["last_segment"])
-
-
-def write_manifest(disk: Disk, directory: Path, instance: bytes, last_segment: int) -> None:
-    write_state(disk, directory / MANIFEST, MANIFEST, {"instance": instance, "last_segment": last_segment})
 
 
 class ActiveSegment:
@@ -203,18 +209,6 @@ def open_segment(disk: Disk, path: Path, header: SegmentHeader, end: int) -> Act
         return ActiveSegment(disk.open(path, create=False), path, header, end)
     except OSError as error:
         raise disk_failure(error, "opening", path) from error
-
-
-def roll(disk: Disk, active: ActiveSegment, salt: bytes) -> ActiveSegment:
-    """Finish a segment and go on in a new one (S14): new file, its name, the manifest, then use."""
-    active.finish()
-    directory = active.path.parent
-    header = SegmentHeader(active.header.number + 1, active.end, salt, active.header.instance)
-    path = create_segment(disk, directory, header)
-    write_manifest(disk, directory, header.instance, header.number)
-    following = open_segment(disk, path, header, HEADER_BYTES)
-    active.close()
-    return following
 
 
 def clear_temporaries(disk: Disk, directory: Path) -> None:

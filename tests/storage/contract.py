@@ -18,7 +18,7 @@ from fencepost.storage.reader import read_log
 from fencepost.storage.recovery import Recovered
 
 from . import world as worlds
-from .world import FIRST, Log, World, entries, open_directory, open_log
+from .world import FIRST, Log, World, entries, label, open_directory, open_log
 
 Check = Callable[[World], None]
 
@@ -34,7 +34,7 @@ def recover(world: World) -> Recovered:
 
 def an_empty_directory_starts_empty(world: World) -> None:
     with opened(world) as log:
-        assert log.recovered == (HardState(0, ""), [], 0, 0)
+        assert log.recovered == (HardState(0, ""), [], 0, 0, 0, 0)
         assert log.directory.created
         assert log.directory.boot == 1
 
@@ -43,7 +43,7 @@ def what_was_closed_is_recovered(world: World) -> None:
     with opened(world) as log:
         log.write(entries(1, 3), hard_state=HardState(1, "n2"))
         log.write(entries(4, 4), commit_index=3)
-    assert recover(world) == (HardState(1, "n2"), entries(1, 4), 3, 0)
+    assert recover(world) == (HardState(1, "n2"), entries(1, 4), 3, 0, 0, 0)
 
 
 def completions_come_in_order_and_each_write_is_covered(world: World) -> None:
@@ -122,6 +122,84 @@ def segments_roll_and_all_of_them_survive_a_crash(world: World) -> None:
             assert recover(left).entries == entries(1, index, size=300)
         assert log.store.status().segment >= 5
     assert recover(world).entries == entries(1, 20, size=300)
+
+
+def a_reset_deletes_every_entry_and_the_log_goes_on_behind_it(world: World) -> None:
+    """S15: also where the log reaches further, with other entries."""
+    with opened(world) as log:
+        log.write(entries(1, 12, term=1), hard_state=HardState(1, "n2"), commit_index=3)
+        log.wait(log.write(reset=label(10, 3), hard_state=HardState(3, "")))
+        left = world.crash()
+        assert recover(left) == (HardState(3, ""), [], 10, 0, 10, 3)
+        log.wait(log.write(entries(11, 12, term=3), commit_index=11))
+        left = world.crash()
+    assert recover(left) == (HardState(3, ""), entries(11, 12, term=3), 11, 0, 10, 3)
+
+
+def a_reset_may_come_with_a_truncation_and_entries(world: World) -> None:
+    """In the order: truncation, reset, hard state, entries."""
+    with opened(world) as log:
+        log.write(entries(1, 12), commit_index=3)
+        log.wait(
+            log.write(
+                entries(21, 22, term=4),
+                truncate_from=5,
+                reset=label(20, 3),
+                hard_state=HardState(4, ""),
+                commit_index=21,
+            )
+        )
+        left = world.crash()
+    assert recover(left) == (HardState(4, ""), entries(21, 22, term=4), 21, 0, 20, 3)
+
+
+def a_log_may_begin_with_a_reset(world: World) -> None:
+    with opened(world) as log:
+        log.wait(log.write(reset=label(100, 7), hard_state=HardState(7, "")))
+        log.write(entries(101, 102, term=7))
+    left = world.crash()
+    assert recover(left) == (HardState(7, ""), entries(101, 102, term=7), 100, 0, 100, 7)
+
+
+def compaction_deletes_what_is_not_needed_and_nothing_else(world: World) -> None:
+    """S14: vote and term were written once, in the first segment, which goes."""
+    with opened(world, segment_bytes=1100) as log:
+        log.wait(log.write(hard_state=HardState(2, "n3")))
+        for index in range(1, 21):
+            log.wait(log.write(entries(index, index, term=2, size=300), commit_index=index))
+        before = log.store.status()
+        log.wait(log.write(compact_to=12))
+        left = world.crash()
+        log.wait(log.write(entries(21, 21, term=2)))
+        after = log.store.status()
+    assert before.first_segment == 1
+    assert after.first_segment > 4
+    names = sorted(name for name in world.disk.list_directory(world.root / "log") if name.endswith(".log"))
+    assert names == [f"{number:016d}.log" for number in range(after.first_segment, after.segment + 1)]
+    for there, last in ((left, 20), (world.crash(), 21)):
+        found = recover(there)
+        # What is acknowledged may still be on its way: the compacted entries are there or they are not.
+        assert found.previous_index <= 12
+        assert found.previous_term == (2 if found.previous_index else 0)
+        assert [entry.index for entry in found.entries] == list(range(found.previous_index + 1, last + 1))
+        assert found.hard_state == HardState(2, "n3")
+        assert found.commit_index == 20
+    assert found.previous_index > 4
+
+
+def a_compacted_log_goes_on_after_a_crash(world: World) -> None:
+    """Write, compact, crash, open, again and again: it neither grows nor loses its place."""
+    for begin in range(0, 60, 12):
+        with opened(world, segment_bytes=1100) as log:
+            assert log.recovered.previous_index + len(log.recovered.entries) == begin
+            assert begin == 0 or log.recovered.previous_index > begin - 12
+            for index in range(begin + 1, begin + 13):
+                log.wait(log.write(entries(index, index, size=300), commit_index=index))
+            log.wait(log.write(compact_to=begin + 10))
+            # Deleted is what was compacted behind its acknowledgement, and before the next write.
+            log.wait(log.write(commit_index=begin + 12))
+            world = world.crash()
+    assert len(world.disk.list_directory(world.root / "log")) < 8
 
 
 def close_finishes_what_was_queued(world: World) -> None:
@@ -204,7 +282,7 @@ def reading_changes_nothing_and_needs_no_lock(world: World) -> None:
     before = everything(world.root), everything(world.root / "log")
     found = read_log(world.root, world.disk)
     assert (everything(world.root), everything(world.root / "log")) == before
-    assert found == (HardState(1, "n1"), entries(1, 3), 0, 0)
+    assert found == (HardState(1, "n1"), entries(1, 3), 0, 0, 0, 0)
     directory.close()
 
 
@@ -219,6 +297,11 @@ CHECKS: tuple[Check, ...] = (
     a_truncation_and_its_replacement_survive_a_crash,
     a_bare_truncation_survives_a_crash,
     segments_roll_and_all_of_them_survive_a_crash,
+    a_reset_deletes_every_entry_and_the_log_goes_on_behind_it,
+    a_reset_may_come_with_a_truncation_and_entries,
+    a_log_may_begin_with_a_reset,
+    compaction_deletes_what_is_not_needed_and_nothing_else,
+    a_compacted_log_goes_on_after_a_crash,
     close_finishes_what_was_queued,
     a_large_write_survives,
     damage_in_the_middle_is_refused,

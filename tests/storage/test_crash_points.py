@@ -4,59 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import NamedTuple
 
 from fencepost.raft.core.entry import Entry, HardState
 
-from .faulty_disk import Directory, FaultyDisk, Inode
+from .crashes import crash_at_every_step
+from .faulty_disk import FaultyDisk
 from .world import Log, entries, open_directory, open_log, opened, recover
-
-TORN_PER_STEP = 6
-
-
-class Aftermath(NamedTuple):
-    """A disk after a crash, and what had been acknowledged when it came."""
-
-    disk: FaultyDisk
-    acknowledged: int
-    what: str
-
-
-def contents(node: Inode | Directory) -> object:
-    if isinstance(node, Inode):
-        return node.cache
-    return tuple(sorted((name, contents(child)) for name, child in node.seen.items() if name != "lock"))
-
-
-def crash_at_every_step(disk: FaultyDisk, act: Callable[[Callable[[], None]], None]) -> list[Aftermath]:
-    """Run ``act`` once and collect the distinct aftermaths behind each of its steps.
-
-    ``act`` gets a function to call for each acknowledgement.
-    """
-    found: dict[object, Aftermath] = {}
-    acknowledged = 0
-    steps = 0
-
-    def acknowledge() -> None:
-        nonlocal acknowledged
-        acknowledged += 1
-
-    def after_step(operation: str) -> None:
-        nonlocal steps
-        steps += 1
-        images = [("kill", disk.after_kill()), ("power", disk.after_power_loss())]
-        images += [
-            (f"torn {seed}", disk.after_torn_power_loss(Random(f"{steps} {seed}"))) for seed in range(TORN_PER_STEP)
-        ]
-        for kind, image in images:
-            what = f"{kind} after step {steps} ({operation})"
-            found.setdefault((contents(image.top), acknowledged), Aftermath(image, acknowledged, what))
-
-    disk.after_step = after_step
-    act(acknowledge)
-    disk.after_step = lambda operation: None
-    assert steps
-    return list(found.values())
 
 
 def test_s04_term_and_vote_are_the_old_pair_or_the_new_pair() -> None:

@@ -11,10 +11,12 @@ import pytest
 from fencepost.raft.core.entry import Entry, HardState
 from fencepost.raft.core.errors import StorageCorrupt
 from fencepost.storage import recovery
+from fencepost.storage.chain import Manifest
 from fencepost.storage.reader import read_log
 from fencepost.storage.records import Record, RecordType
 from fencepost.storage.recovery import Replay
 from fencepost.storage.segments import segment_number
+from fencepost.storage.standing import LogState
 
 from .faulty_disk import FaultyDisk
 from .world import ROOT, entries, open_directory, opened, recover
@@ -30,8 +32,10 @@ def write(
     hard_state: tuple[int, str] | None = None,
     truncate_from: int = 0,
     commit_index: int = 0,
+    reset: tuple[Any, ...] | None = None,
+    compact_to: int = 0,
 ) -> Write:
-    return (1, hard_state, truncate_from, rows or [], commit_index)
+    return (1, hard_state, truncate_from, rows or [], commit_index, reset, compact_to)
 
 
 def replay(*bodies: object, kind: RecordType = RecordType.WRITES) -> Replay:
@@ -50,8 +54,8 @@ def test_a_replay_keeps_what_was_written_in_order() -> None:
         ],
     )
     assert found.entries == [*entries(1, 1), *entries(2, 2, term=2)]
-    assert found.hard_state == HardState(2, "n3")
-    assert found.commit_index == 1
+    assert found.standing.hard_state == HardState(2, "n3")
+    assert found.standing.commit_index == 1
 
 
 @pytest.mark.parametrize(
@@ -73,6 +77,17 @@ def test_a_replay_keeps_what_was_written_in_order() -> None:
         ([write([(1, 1)])], "unknown shape"),  # type: ignore[list-item]
         ([write([7])], "unknown shape"),  # type: ignore[list-item]
         ([(1, 2)], "unknown shape"),
+        ([(1, None, 0, [], 0, None)], "unknown shape"),
+        ([(1, None, 0, [], 0, None, 0, 0)], "unknown shape"),
+        ([write(entries(1, 3), commit_index=2), write(reset=(1, 1))], "goes on behind index 1, and committed up to 2"),
+        ([write(reset=(5, 1)), write(truncate_from=5)], "deletes from index 5, which is committed"),
+        ([write(reset=(5, 1)), write(entries(5, 5))], "entry 5 stands where 6 belongs"),
+        ([write(reset=(5, 2)), write(entries(6, 6))], "the term of entry 6 is 1, below 2"),
+        ([write(reset=(5, -1))], "unknown shape"),
+        ([write(reset=(5,))], "unknown shape"),
+        ([write(reset=())], "unknown shape"),
+        ([write(entries(1, 3), commit_index=2, compact_to=3)], "up to 3 were given up, and committed up to 2"),
+        ([write(compact_to=-1)], "unknown shape"),
         ([write(commit_index=True)], "unknown shape"),
         ([{"a": 1}], "unknown shape"),
         ([None], "unknown shape"),
@@ -83,6 +98,26 @@ def test_what_does_not_fit_is_refused_naming_the_place(writes: list[object], com
         StorageCorrupt, match=rf"/x\.log is damaged at offset {len(writes) - 1}, log index \d+: .*{complaint}"
     ):
         replay(*([one] for one in writes))
+
+
+def test_writes_of_version_1_end_before_reset_and_compaction() -> None:
+    found = replay([write(entries(1, 3), hard_state=(1, "n1"))[:5], write(commit_index=2)[:5]])
+    assert found.entries == entries(1, 3)
+    assert found.standing.commit_index == 2
+
+
+def test_a_replay_that_begins_behind_other_entries_counts_from_there() -> None:
+    found = Replay(LogState(HardState(3, "n2"), 10, 2, 8), number=4)
+    assert found.next_index == 11
+    rows = [write(entries(11, 13, term=3), commit_index=11), write(entries(13, 13, term=4), truncate_from=13)]
+    found.apply(PATH, Record(0, RecordType.WRITES, msgpack.packb(rows), 1))
+    assert found.entries == [*entries(11, 12, term=3), *entries(13, 13, term=4)]
+    assert (found.standing.previous_index, found.standing.previous_term) == (10, 2)
+    assert found.start_state() == HardState(5, "")
+    behind = Replay(LogState(HardState(3, "n2"), 10, 2, 8), number=4)
+    body = msgpack.packb([write(truncate_from=10)])
+    with pytest.raises(StorageCorrupt, match="deletes from index 10 and the log begins behind 10"):
+        behind.apply(PATH, Record(0, RecordType.WRITES, body, 1))
 
 
 @pytest.mark.parametrize(
@@ -174,10 +209,10 @@ def test_a_manifest_that_grows_while_it_is_read() -> None:
     directory = open_directory(disk)
     instance = bytes.fromhex(directory.instance_id)
     directory.close()
-    grown = iter([1, 2, 2])
+    grown = iter([Manifest(1, 1), Manifest(1, 2), Manifest(1, 2)])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recovery, "read_manifest", lambda *arguments: next(grown))
-        assert recovery._count_segments(disk, ROOT / "log", instance) == (2, 1)
+        assert recovery._count_segments(disk, ROOT / "log", instance) == (Manifest(1, 2), 1)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from pathlib import Path
 from threading import Condition, RLock
 from typing import Any, Protocol, cast
 
-from fencepost.raft.core.entry import Entry, EntryKind, HardState
+from fencepost.raft.core.configuration import Configuration
+from fencepost.raft.core.entry import Entry, EntryKind, HardState, Snapshot
 from fencepost.raft.core.errors import StorageError
 from fencepost.raft.core.events import Persist
 from fencepost.storage.disk import Disk, RealDisk
@@ -41,6 +42,11 @@ def entries(first: int, last: int, term: int = 1, size: int = 20) -> list[Entry]
         )
         for index in range(first, last + 1)
     ]
+
+
+def label(last_index: int, last_term: int = 1) -> Snapshot:
+    """A snapshot's label without contents."""
+    return Snapshot(last_index, last_term, FIRST_TIME_NS + last_index, Configuration(("n1", "n2", "n3")), 0)
 
 
 def entropy() -> Callable[[int], bytes]:
@@ -78,10 +84,14 @@ class Log:
         hard_state: HardState | None = None,
         truncate_from: int = 0,
         commit_index: int = 0,
+        reset: Snapshot | None = None,
+        compact_to: int = 0,
     ) -> int:
         """Append without waiting; the write's sequence number."""
         self.sequence += 1
-        self.store.append(Persist(self.sequence, hard_state, truncate_from, list(entries), commit_index))
+        self.store.append(
+            Persist(self.sequence, hard_state, truncate_from, list(entries), commit_index, reset, compact_to)
+        )
         return self.sequence
 
     def wait(self, sequence: int) -> None:
@@ -146,9 +156,9 @@ def opened(disk: Disk, root: Path = ROOT, *, segment_bytes: int = 1 << 20, stepp
         log.close()
 
 
-def recover(disk: Disk, root: Path = ROOT) -> Recovered:
+def recover(disk: Disk, root: Path = ROOT, *, stepped: bool = False) -> Recovered:
     """What an open finds; everything closed again."""
-    with opened(disk, root) as log:
+    with opened(disk, root, stepped=stepped) as log:
         return log.recovered
 
 
