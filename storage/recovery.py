@@ -36,6 +36,14 @@ class Recovered(NamedTuple):
     """What the log goes on behind, because a snapshot holds everything up to there; 0 for a log from its start."""
     previous_term: int = 0
 
+    @property
+    def last_index(self) -> int:
+        return self.previous_index + len(self.entries)
+
+    @property
+    def last_term(self) -> int:
+        return self.entries[-1].term if self.entries else self.previous_term
+
 
 class LoadedLog(NamedTuple):
     """A recovered log, and where it ends on disk."""

@@ -69,7 +69,7 @@ class Evidence:
 
 def _read_log(path: Path) -> Recovered:
     log = read_log(path)
-    if not log.entries:
+    if not log.last_index:
         raise CheckFailed(f"the log in {path} is empty")
     return log
 
@@ -91,36 +91,49 @@ def committed_index(logs: Mapping[str, Recovered]) -> int:
     has a log that is more up to date (Raft thesis section 3.6.1).
     """
     proven = max(log.commit_index for log in logs.values())
-    highest = max(log.entries[-1].term for log in logs.values())
-    lasts = sorted((len(log.entries) for log in logs.values() if log.entries[-1].term == highest), reverse=True)
+    highest = max(log.last_term for log in logs.values())
+    lasts = sorted((log.last_index for log in logs.values() if log.last_term == highest), reverse=True)
     quorum = len(logs) // 2 + 1
     return max(proven, lasts[quorum - 1]) if len(lasts) >= quorum else proven
 
 
 def committed_entries(logs: Mapping[str, Recovered]) -> tuple[list[Entry], list[str]]:
-    """The committed entries, and every disagreement of the logs about them, one sentence each."""
+    """The committed entries, and every disagreement of the logs about them, one sentence each.
+
+    A log may begin behind a snapshot: what it gave up is committed, and taken from those that still have it.
+    """
     index = committed_index(logs)
     # The most up-to-date log holds every committed entry (Raft thesis section 3.6.3).
-    name, reference = max(logs.items(), key=lambda item: (item[1].entries[-1].term, len(item[1].entries)))
-    entries = reference.entries[:index]
+    name, reference = max(logs.items(), key=lambda item: (item[1].last_term, item[1].last_index))
+    entries = {entry.index: entry for entry in reference.entries if entry.index <= index}
     problems = []
-    if len(entries) < index:
-        problems.append(f"index {index} was committed, and {name}, the most up-to-date log, ends at {len(entries)}")
+    if reference.last_index < index:
+        problems.append(
+            f"index {index} was committed, and {name}, the most up-to-date log, ends at {reference.last_index}"
+        )
     for node, log in logs.items():
-        for mine, theirs in zip(entries, log.entries, strict=False):
+        for theirs in log.entries:
+            if theirs.index <= reference.previous_index:
+                mine = entries.setdefault(theirs.index, theirs)
+            else:
+                mine = entries.get(theirs.index, theirs)
             if mine != theirs:
                 problems.append(
                     f"{name} and {node} disagree about the committed entry {mine.index}: "
                     f"term {mine.term} there, term {theirs.term} here"
                 )
                 break
-    return entries, problems
+    return [entries[index] for index in sorted(entries)], problems
 
 
 def replay(entries: list[Entry]) -> OutboxMachine:
-    """The outbox as those entries make it."""
+    """The outbox as those entries make it. Raises CheckFailed if they are not all from the first on."""
     machine = OutboxMachine()
-    for entry in entries:
+    for index, entry in enumerate(entries, 1):
+        if entry.index != index:
+            raise CheckFailed(
+                f"no log holds entry {index} any more, and entry {entry.index} cannot be replayed without"
+            )
         if entry.kind == EntryKind.OUTBOX:
             machine.apply(entry)
     return machine

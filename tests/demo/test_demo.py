@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from fencepost.cli.demo.command import run
-from fencepost.cli.demo.evidence import Evidence, committed_entries, committed_index
+from fencepost.cli.demo.evidence import Evidence, committed_entries, committed_index, replay
 from fencepost.cli.demo.narrator import PlainNarrator
 from fencepost.cli.demo.proof import Finding, failures, prove
 from fencepost.cli.local_cluster import node_command
 from fencepost.cli.output import Renderer
 from fencepost.raft.core.entry import Entry, HardState
+from fencepost.raft.core.errors import CheckFailed
 from fencepost.raft.core.token import FencingToken
 from fencepost.storage.recovery import Recovered
 
@@ -295,6 +296,24 @@ def test_what_is_committed_by_the_logs_alone(logs: tuple[list[int], ...], index:
 def test_a_recorded_commit_index_counts() -> None:
     logs = {"n1": _log([1, 2], 1), "n2": _log([1, 2]), "n3": _log([1, 3])}
     assert committed_index(logs) == 1
+
+
+def _compacted(log: Recovered, previous_index: int) -> Recovered:
+    kept, previous = log.entries[previous_index:], log.entries[previous_index - 1]
+    return log._replace(entries=kept, previous_index=previous_index, previous_term=previous.term)
+
+
+def test_logs_that_begin_behind_a_snapshot() -> None:
+    """What one gave up another still has; what nobody has cannot be replayed, and that is said."""
+    whole = _log([1, 1, 2, 2], 3)
+    logs = {"n1": _compacted(whole, 3), "n2": _compacted(whole, 2), "n3": _log([1, 1, 2])}
+    assert committed_index(logs) == 4
+    assert committed_entries(logs) == (whole.entries, [])
+    logs["n1"] = _compacted(whole, 4)
+    assert committed_entries(logs) == (whole.entries, [])
+    logs["n3"] = _log([1])
+    with pytest.raises(CheckFailed, match="no log holds entry 2 any more"):
+        replay(committed_entries(logs)[0])
 
 
 def test_a_committed_entry_that_the_most_up_to_date_log_lacks() -> None:
