@@ -58,6 +58,9 @@ class Disk(Protocol):
 
     def read(self, path: Path) -> bytes: ...
 
+    def read_at(self, path: Path, offset: int, length: int) -> bytes:
+        """Up to ``length`` bytes from ``offset`` on; fewer only where the file ends."""
+
     def open(self, path: Path, *, create: bool) -> File:
         """Open for writing. With ``create`` the file must not exist, without it it must."""
 
@@ -146,6 +149,16 @@ class RealDisk:
 
     def read(self, path: Path) -> bytes:
         return path.read_bytes()
+
+    def read_at(self, path: Path, offset: int, length: int) -> bytes:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            data = os.pread(descriptor, length, offset)
+            while len(data) < length and (more := os.pread(descriptor, length - len(data), offset + len(data))):
+                data += more
+            return data
+        finally:
+            os.close(descriptor)
 
     def open(self, path: Path, *, create: bool) -> File:
         flags = os.O_RDWR | (os.O_CREAT | os.O_EXCL if create else 0)

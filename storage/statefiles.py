@@ -14,7 +14,7 @@ from typing import Any
 import google_crc32c
 import msgpack
 
-from .disk import Disk, write_fully
+from .disk import Disk, File, write_fully
 from .failures import corrupt_file, disk_failure, format_unknown
 
 MAGIC = b"fencepst"
@@ -82,13 +82,18 @@ def write_state(disk: Disk, path: Path, kind: str, body: dict[str, Any], version
 
 def write_new_file(disk: Disk, path: Path, content: bytes) -> None:
     """Make a file with this content and sync it. A leftover of the same name is replaced."""
-    try:
-        file = disk.open(path, create=True)
-    except FileExistsError:
-        disk.unlink(path)
-        file = disk.open(path, create=True)
+    file = create_anew(disk, path)
     try:
         write_fully(file, 0, [content])
         file.sync()
     finally:
         file.close()
+
+
+def create_anew(disk: Disk, path: Path) -> File:
+    """An empty file, open for writing, in the place of a leftover of the same name."""
+    try:
+        return disk.open(path, create=True)
+    except FileExistsError:
+        disk.unlink(path)
+        return disk.open(path, create=True)

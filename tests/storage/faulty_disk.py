@@ -219,6 +219,9 @@ class FaultyDisk:
                 raise IsADirectoryError(errno.EISDIR, "a directory", str(path))
             return node.cache
 
+    def read_at(self, path: Path, offset: int, length: int) -> bytes:
+        return self.read(path)[offset : offset + length]
+
     def open(self, path: Path, *, create: bool) -> FaultyFile:
         with self.mutex:
             if not create:
