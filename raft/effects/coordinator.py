@@ -13,9 +13,10 @@ from typing import Any
 
 import structlog
 
-from ..core.entry import Entry
+from ..core.configuration import Configuration
+from ..core.entry import Entry, Snapshot
 from ..core.errors import FencepostError
-from ..core.events import Role, RoleChange
+from ..core.events import Role, RoleChange, TransferBegun, TransferEnded
 from ..core.token import FencingToken, token_json
 from ..outbox.codec import OutcomeRow
 from ..outbox.machine import OutboxMachine, SubmitResult
@@ -69,7 +70,10 @@ class EffectsCoordinator:
         self._tenure: Tenure | None = None
         self._wake_timer: asyncio.TimerHandle | None = None
         self._wake_at_ns = 0
-        self._draining: asyncio.Future[None] | None = None
+        self._drains = 0
+        """How many want nothing new to be started."""
+        self._when_idle: list[Callable[[], None]] = []
+        self._handing_over = False
         self._activation_policies = {name: ActivationPolicy() for name in resources} | dict(activation_policies or {})
         self._late = LateSuccesses()
         self._hand_ons = dict.fromkeys(self._resources, 0)
@@ -103,6 +107,8 @@ class EffectsCoordinator:
                 late=self._late,
                 on_late=self._keep_late,
             )
+            if self._drains:
+                self._tenure.drain()
             return
         if self._tenure is not None:
             self._revoke()
@@ -134,8 +140,24 @@ class EffectsCoordinator:
             return
         tenure.pump(now)
         self._arm_wake(tenure.next_wake_ns(), self._node_loop.cluster_time_ns())
-        if self._draining is not None and tenure.idle and not self._draining.done():
-            self._draining.set_result(None)
+        if self._when_idle and tenure.idle:
+            self._tell_idle()
+
+    def restored(self, snapshot: Snapshot) -> None:
+        pass  # Only a follower's state is replaced, and a follower holds no command.
+
+    def configuration_changed(self, configuration: Configuration) -> None:
+        pass
+
+    def transfer_begun(self, transfer: TransferBegun) -> None:
+        """The successor's claim may come at any moment: start nothing that it would cut through."""
+        self._handing_over = True
+        if self._tenure is not None:
+            self._tenure.drain()
+
+    def transfer_ended(self, transfer: TransferEnded) -> None:
+        self._handing_over = False
+        self._resume()
 
     def stopped(self) -> None:
         if self._tenure is not None:
@@ -150,18 +172,40 @@ class EffectsCoordinator:
 
         Returns whether that happened within ``timeout_s``. The first step of a planned stop.
         """
-        tenure = self._tenure
-        if tenure is None:
-            return True
-        tenure.drain()
-        self._draining = self._loop.create_future()
-        self._node_loop.wake()
+        idle: asyncio.Future[None] = self._loop.create_future()
+        self.begin_drain(lambda: None if idle.done() else idle.set_result(None))
         try:
             async with asyncio.timeout(timeout_s):
-                await self._draining
+                await idle
         except TimeoutError:
             return False
         return True
+
+    def begin_drain(self, when_idle: Callable[[], None]) -> None:
+        """Start nothing new until :meth:`end_drain`. ``when_idle`` is called on the node's loop once nothing
+        is under way and every outcome is committed, or this node does not lead any more."""
+        self._drains += 1
+        self._when_idle.append(when_idle)
+        if self._tenure is None:
+            self._tell_idle()
+            return
+        self._tenure.drain()
+        self._node_loop.wake()
+
+    def end_drain(self) -> None:
+        """Go on, unless somebody else still wants nothing to be started."""
+        self._drains -= 1
+        self._resume()
+        self._node_loop.wake()
+
+    def _resume(self) -> None:
+        if self._tenure is not None and not self._drains and not self._handing_over:
+            self._tenure.resume()
+
+    def _tell_idle(self) -> None:
+        waiting, self._when_idle = self._when_idle, []
+        for when_idle in waiting:
+            when_idle()
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -251,8 +295,8 @@ class EffectsCoordinator:
             _LOG.info("authority revoked", token=str(tenure.authority.token))
         self._stages = StageClock()
         self._stages.start(self._clock.monotonic_ns())
-        if self._draining is not None and not self._draining.done():
-            self._draining.set_result(None)
+        self._handing_over = False
+        self._tell_idle()
 
     def _arm_wake(self, at_cluster_ns: int, now_cluster_ns: int) -> None:
         """A turn at the time of the next retry."""

@@ -352,6 +352,14 @@ class Tenure:
             if seat.state is ActivationState.ACTIVE:
                 seat.state = ActivationState.DRAINING
 
+    def resume(self) -> None:
+        """Go on where :meth:`drain` stopped."""
+        self._draining = False
+        for seat in self._seats.values():
+            if seat.state is ActivationState.DRAINING:
+                seat.state = ActivationState.ACTIVE
+                seat.dispatcher.resume()
+
     @property
     def idle(self) -> bool:
         """Nothing is under way and every outcome has been heard of."""

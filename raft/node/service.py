@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from ..core.entry import Entry, EntryKind
+from ..core.configuration import Configuration
+from ..core.entry import Entry, EntryKind, Snapshot
 from ..core.errors import CommandInvalid, FencepostError, NotFound
-from ..core.events import Role, RoleChange
+from ..core.events import Role, RoleChange, TransferBegun, TransferEnded
 from ..outbox.codec import PAYLOAD_BYTES_MAX, decode_submission, digest
 from ..outbox.machine import OutboxMachine, SubmitResult
 from ..outbox.operation import TERMINAL, Operation, OperationState
@@ -176,6 +177,22 @@ class ClientService:
                 for operation in result:
                     if operation.state in TERMINAL or operation.state is OperationState.IN_DOUBT:
                         self._operation_ended(operation)
+
+    def restored(self, snapshot: Snapshot) -> None:
+        """What commands have become in between was not applied here one by one: look at all that are waited for."""
+        for index in list(self._done_waiters):
+            operation = self._machine.by_index.get(index)
+            if operation is not None and (operation.state in TERMINAL or operation.state is OperationState.IN_DOUBT):
+                self._operation_ended(operation)
+
+    def configuration_changed(self, configuration: Configuration) -> None:
+        pass
+
+    def transfer_begun(self, transfer: TransferBegun) -> None:
+        pass
+
+    def transfer_ended(self, transfer: TransferEnded) -> None:
+        pass
 
     def before_turn_ends(self, now: int) -> None:
         if self._closed:

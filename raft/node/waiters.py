@@ -122,6 +122,24 @@ class Waiters:
             batch.sink.applied(keys[:ours], entries[:ours], results[:ours])
         batch.sink.lost(keys[ours:])
 
+    def superseded(self, last_index: int) -> None:
+        """The state up to ``last_index`` has come as a snapshot: what was committed there nobody here can
+        tell, so everybody who waits for an index up to it hears unknown."""
+        kept: dict[bool, list[_Batch]] = {True: [], False: []}
+        ended: list[tuple[_Batch, Sequence[Any]]] = []
+        for overtaken, batches in ((True, self._overtaken), (False, self._batches)):
+            for batch in batches:
+                count = min(max(last_index - batch.first_index + 1, 0), len(batch.keys))
+                if count:
+                    ended.append((batch, batch.keys[:count]))
+                    batch.keys = batch.keys[count:]
+                    batch.first_index += count
+                if batch.keys:
+                    kept[overtaken].append(batch)
+        self._overtaken, self._batches = kept[True], deque(kept[False])
+        for batch, keys in ended:
+            batch.sink.unknown(keys)
+
     def leadership_lost(self, expires_at: int) -> None:
         """Nothing proposed so far is certain any more: it ends by ``expires_at`` at the latest."""
         for batch in (*self._batches, *self._overtaken):

@@ -302,8 +302,8 @@ FAULTS = [
     Fault(
         "drain does not wait (S49)",
         EffectsCoordinator.before_turn_ends,
-        "if self._draining is not None and tenure.idle and not self._draining.done():",
-        "if self._draining is not None and not self._draining.done():",
+        "if self._when_idle and tenure.idle:",
+        "if self._when_idle:",
         activation.test_s49_drain_finishes_effects_before_leadership_ends,
     ),
 ]
