@@ -147,7 +147,8 @@ def _check_leader(state: RaftState) -> None:
         raise AssertionError(f"leader {state.node_id} follows {state.leader!r}, voted for {state.voted_for!r}")
     if state.durable_sequence < state.hard_state_sequence:
         raise AssertionError("a leader whose own vote is not durable")
-    if state.log.term_at(state.term_start_index) != state.current_term:
+    in_log = state.term_start_index >= state.log.previous_index
+    if in_log and state.log.term_at(state.term_start_index) != state.current_term:
         raise AssertionError(f"no entry of term {state.current_term} where its term starts")
     if sorted(state.progress) != sorted({*state.peers, *state.departing}):
         raise AssertionError(f"progress of {sorted(state.progress)} instead of the peers")
