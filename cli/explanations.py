@@ -77,8 +77,14 @@ _CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "HANDSHAKE_REFUSED": (
         "the two ends do not belong together",
-        """The other end is of another cluster, is not the node that was meant, does not know this node, or saw it
-        before with another data directory. The text says which. Nothing was exchanged beyond the greeting.""",
+        """The other end is of another cluster, is not the node that was meant, speaks another version, or saw this
+        one before with another data directory. The text says which. Nothing was exchanged beyond the greeting.""",
+    ),
+    "NOT_A_MEMBER": (
+        "the node was removed from the cluster",
+        """A node that was taken out of the cluster greeted one that knows it. Its node id is never used again, so it
+        is refused for good. Stop it; to come back it needs a node id that was never used and an empty data directory.
+        Nothing was exchanged beyond the greeting.""",
     ),
     "NO_ENDPOINT": (
         "no node could be reached",

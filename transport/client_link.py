@@ -51,8 +51,6 @@ class ClientLink(FramedConnection):
         self.ready: asyncio.Future[Welcome] = self._loop.create_future()
         self.outstanding = 0
         """Requests and calls sent here and not answered: silence matters only while there are some."""
-        self.full = False
-        """The node does not read as fast as this end sends."""
         self.calls: dict[int, asyncio.Future[Any]] = {}
 
     def opened(self) -> None:
@@ -98,11 +96,7 @@ class ClientLink(FramedConnection):
     def invalid(self, error: FrameInvalid) -> None:
         self._fail(error)
 
-    def overflowed(self) -> None:
-        self.full = True
-
     def drained(self) -> None:
-        self.full = False
         self._owner.link_drained(self)
 
     def ended(self) -> None:

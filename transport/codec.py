@@ -15,18 +15,26 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..raft.core.errors import FencepostError, FrameInvalid, Outcome, all_errors
+from ..raft.core.errors import FencepostError, FrameInvalid, Outcome, TransportError, all_errors
 from ..raft.core.messages import (
     AppendEntries,
     AppendEntriesResponse,
+    InstallSnapshot,
+    InstallSnapshotResponse,
     Message,
     PreVote,
     PreVoteResponse,
+    ReadIndex,
+    ReadIndexResponse,
     RequestVote,
     RequestVoteResponse,
+    TimeoutNow,
 )
 from ..raft.ports import Answer, ProposeRequest, SubmitRequest
-from .framing import encode_frame
+from .framing import BODY_BYTES_MAX, HEADER_BYTES, encode_frame
+
+CHUNK_BYTES_MAX = 4 * 1024 * 1024
+"""The most of a snapshot that one InstallSnapshot may carry: a heartbeat may have to wait behind it (S36)."""
 
 
 class FrameType(IntEnum):
@@ -41,6 +49,11 @@ class FrameType(IntEnum):
     REQUEST_VOTE_RESPONSE = 19
     APPEND_ENTRIES = 20
     APPEND_ENTRIES_RESPONSE = 21
+    INSTALL_SNAPSHOT = 22
+    INSTALL_SNAPSHOT_RESPONSE = 23
+    TIMEOUT_NOW = 24
+    READ_INDEX = 25
+    READ_INDEX_RESPONSE = 26
     SUBMIT = 32
     PROPOSE = 33
     ANSWER = 34
@@ -53,7 +66,7 @@ class Hello(msgspec.Struct, frozen=True):
     """The first frame of the end that dialled."""
 
     version: int
-    """The protocol version the sender speaks (handshake.PROTOCOL_VERSION)."""
+    """The version of the protocol between peers, or between client and node (handshake.py)."""
     role: str
     """``peer`` or ``client``."""
     cluster_id: str = ""
@@ -123,6 +136,11 @@ _MESSAGE_TYPES: dict[type[Any], FrameType] = {
     RequestVoteResponse: FrameType.REQUEST_VOTE_RESPONSE,
     AppendEntries: FrameType.APPEND_ENTRIES,
     AppendEntriesResponse: FrameType.APPEND_ENTRIES_RESPONSE,
+    InstallSnapshot: FrameType.INSTALL_SNAPSHOT,
+    InstallSnapshotResponse: FrameType.INSTALL_SNAPSHOT_RESPONSE,
+    TimeoutNow: FrameType.TIMEOUT_NOW,
+    ReadIndex: FrameType.READ_INDEX,
+    ReadIndexResponse: FrameType.READ_INDEX_RESPONSE,
 }
 
 _BODIES: dict[int, Any] = {
@@ -165,8 +183,16 @@ def decode_body(frame_type: int, body: bytes) -> Any:
 
 
 def encode_message(message: Message) -> bytes:
-    """The whole frame of one Raft message."""
-    return encode_frame(_MESSAGE_FRAME[type(message)], _encode(message))
+    """The whole frame of one Raft message. Raises :class:`TransportError` if it is too large for any peer."""
+    if type(message) is InstallSnapshot and len(message.data) > CHUNK_BYTES_MAX:
+        raise TransportError(
+            f"a part of a snapshot of {len(message.data)} bytes; the limit is {CHUNK_BYTES_MAX} bytes",
+            next_step="send snapshots in smaller parts",
+        )
+    frame = encode_frame(_MESSAGE_FRAME[type(message)], _encode(message))
+    if len(frame) > BODY_BYTES_MAX + HEADER_BYTES:
+        raise TransportError(f"message of {len(frame)} bytes; the limit is {BODY_BYTES_MAX} bytes")
+    return frame
 
 
 def encode_submit(requests: list[SubmitRequest]) -> bytes:

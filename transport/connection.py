@@ -32,6 +32,9 @@ class FramedConnection(asyncio.Protocol):
         self._corked = False
         self._gathered: list[bytes] = []
         self._gathered_bytes = 0
+        self._pong_owed: int | None = None
+        self.full = False
+        """More than the write limit waits to be taken by the operating system."""
         self.closed = False
         """No more is sent or received; ``connection_lost`` has come or will."""
         self.over: asyncio.Future[None] = self._loop.create_future()
@@ -55,6 +58,9 @@ class FramedConnection(asyncio.Protocol):
 
     def ended(self) -> None:
         """The connection is gone, for the reason in ``why``. Called once, and only after ``opened``."""
+
+    def ponged(self, number: int) -> None:
+        """The other end has read all that was sent before the ping of this number (0: of none)."""
 
     def overflowed(self) -> None:
         """The other end does not read: more than the write limit is waiting for it."""
@@ -82,8 +88,10 @@ class FramedConnection(asyncio.Protocol):
                 self.invalid(error)
                 return
             if frame_type == _PING:
-                self.write(encode_pong(value.number))
-            elif frame_type != _PONG:
+                self._pong(value.number)
+            elif frame_type == _PONG:
+                self.ponged(value.number)
+            else:
                 try:
                     self.received(frame_type, value)
                 except FrameInvalid as error:
@@ -97,10 +105,22 @@ class FramedConnection(asyncio.Protocol):
         return None
 
     def pause_writing(self) -> None:
+        self.full = True
         self.overflowed()
 
     def resume_writing(self) -> None:
+        self.full = False
+        if self._pong_owed is not None:
+            number, self._pong_owed = self._pong_owed, None
+            self.write(encode_pong(number))
         self.drained()
+
+    def _pong(self, number: int) -> None:
+        if self.full:
+            # Whoever pings and does not read gets one answer when he does, not a heap of them.
+            self._pong_owed = number
+        else:
+            self.write(encode_pong(number))
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.why:

@@ -5,6 +5,10 @@ The other answers ``Welcome`` with the same about itself, or ``Refuse`` with an 
 judges the other. An address that was given to another cluster's node, a node restored from an old
 copy of its disk, a second node under one name: all end here, with both terms and logs untouched
 (scenarios S21, S38).
+
+A node that is not in the other's list of peers is let in all the same if it is of the cluster. Who is a
+member stands in the log, and a node that joins, or one that lags behind, can learn of a member only by
+letting it in. Only one that was removed is refused: its id is never used again.
 """
 
 from __future__ import annotations
@@ -15,10 +19,24 @@ from typing import NamedTuple
 from ..raft.core.errors import HandshakeRefused
 from .codec import Hello, Welcome
 
-PROTOCOL_VERSION = 1
+PEER_VERSION = 2
+"""What peers may say to each other. Version 1 had no snapshots, no transfer, no reads through
+followers, and nothing came back on a connection but pongs: such a peer would take each of them for
+garbage, so it is refused in words instead."""
+CLIENT_VERSION = 1
+"""What a client and a node may say to each other. It changes on its own: a new kind of message between
+nodes is no reason to refuse a client."""
+NODE_ID_BYTES_MAX = 255
+"""In UTF-8; what the log has room for in a vote."""
 
 PEER = "peer"
 CLIENT = "client"
+
+
+class NotAMember(HandshakeRefused):
+    """The node was removed from the cluster. Its id is never used again."""
+
+    code = "NOT_A_MEMBER"
 
 
 class LocalNode(NamedTuple):
@@ -35,7 +53,7 @@ class LocalNode(NamedTuple):
 
 def hello_to_peer(local: LocalNode, to_node_id: str) -> Hello:
     return Hello(
-        version=PROTOCOL_VERSION,
+        version=PEER_VERSION,
         role=PEER,
         cluster_id=local.cluster_id,
         incarnation=local.incarnation,
@@ -47,12 +65,20 @@ def hello_to_peer(local: LocalNode, to_node_id: str) -> Hello:
 
 
 def hello_of_client(cluster_id: str = "") -> Hello:
-    return Hello(version=PROTOCOL_VERSION, role=CLIENT, cluster_id=cluster_id)
+    return Hello(version=CLIENT_VERSION, role=CLIENT, cluster_id=cluster_id)
 
 
-def welcome_of(local: LocalNode) -> Welcome:
+def welcome_to_peer(local: LocalNode) -> Welcome:
+    return _welcome(local, PEER_VERSION)
+
+
+def welcome_to_client(local: LocalNode) -> Welcome:
+    return _welcome(local, CLIENT_VERSION)
+
+
+def _welcome(local: LocalNode, version: int) -> Welcome:
     return Welcome(
-        version=PROTOCOL_VERSION,
+        version=version,
         cluster_id=local.cluster_id,
         incarnation=local.incarnation,
         node_id=local.node_id,
@@ -62,45 +88,62 @@ def welcome_of(local: LocalNode) -> Welcome:
 
 
 def check_peer_hello(
-    local: LocalNode, hello: Hello, *, peers: Collection[str], known_instances: Mapping[str, str]
+    local: LocalNode,
+    hello: Hello,
+    *,
+    peers: Collection[str],
+    known_instances: Mapping[str, str],
+    retired: Collection[str] = (),
 ) -> None:
-    """Judge a ``Hello`` on the peer port. Raises :class:`HandshakeRefused`."""
-    _check_version(hello.version)
+    """Judge a ``Hello`` on the peer port. Raises :class:`HandshakeRefused`.
+
+    ``peers`` are the nodes that this one dials; another one is let in too. ``retired`` are those that
+    were removed and refused as :class:`NotAMember`.
+    """
     if hello.role != PEER:
         raise HandshakeRefused(
             f"this is the peer port of node {local.node_id}, and a {hello.role} came",
             next_step=f"clients connect to {local.client_address}",
         )
+    _check_version(hello.version, PEER_VERSION)
     _check_cluster(local, hello.cluster_id, hello.incarnation, hello.node_id)
     if hello.to_node_id != local.node_id:
         raise HandshakeRefused(
             f"node {hello.node_id} means to reach {hello.to_node_id or 'nobody'}, but this is {local.node_id}",
             next_step=f"correct the address of {hello.to_node_id} in the configuration of {hello.node_id}",
         )
-    _check_peer(local, hello.node_id, hello.instance_id, peers, known_instances)
+    _check_node_id(local, hello.node_id)
+    if hello.node_id in retired and hello.node_id not in peers:
+        raise NotAMember(
+            f"node {hello.node_id} is not a member of cluster {local.cluster_id!r}: it was removed",
+            next_step=f"stop {hello.node_id}; to come back it needs a node id that was never used, and an empty "
+            "data directory",
+        )
+    _check_instance(local, hello.node_id, hello.instance_id, known_instances, is_peer=hello.node_id in peers)
 
 
 def check_welcome(local: LocalNode, to_node_id: str, welcome: Welcome, *, known_instances: Mapping[str, str]) -> None:
     """Judge the ``Welcome`` of the peer that was dialled. Raises :class:`HandshakeRefused`."""
-    _check_version(welcome.version)
+    _check_version(welcome.version, PEER_VERSION)
     _check_cluster(local, welcome.cluster_id, welcome.incarnation, welcome.node_id)
     if welcome.node_id != to_node_id:
         raise HandshakeRefused(
             f"meant to reach {to_node_id}, but {welcome.node_id} answers there",
             next_step=f"correct the address of {to_node_id} in the configuration of {local.node_id}",
         )
-    _check_peer(local, welcome.node_id, welcome.instance_id, (to_node_id,), known_instances)
+    _check_node_id(local, welcome.node_id)
+    _check_instance(local, welcome.node_id, welcome.instance_id, known_instances, is_peer=True)
 
 
 def check_client_hello(local: LocalNode, hello: Hello) -> None:
     """Judge a ``Hello`` on the client port. Raises :class:`HandshakeRefused`."""
-    _check_version(hello.version)
     if hello.role != CLIENT:
         raise HandshakeRefused(
             f"this is the client port of node {local.node_id}, and a {hello.role} came"
             + (f" ({hello.node_id})" if hello.node_id else ""),
             next_step="give the peer address of the node, not its client address",
         )
+    _check_version(hello.version, CLIENT_VERSION)
     if hello.cluster_id and hello.cluster_id != local.cluster_id:
         raise HandshakeRefused(
             f"the client asks for cluster {hello.cluster_id!r}, but node {local.node_id} "
@@ -113,7 +156,7 @@ def check_client_hello(local: LocalNode, hello: Hello) -> None:
 
 def check_welcome_to_client(cluster_id: str, welcome: Welcome) -> None:
     """Judge the ``Welcome`` a client gets; an empty ``cluster_id`` takes any cluster."""
-    _check_version(welcome.version)
+    _check_version(welcome.version, CLIENT_VERSION)
     if cluster_id and welcome.cluster_id != cluster_id:
         raise HandshakeRefused(
             f"node {welcome.node_id} belongs to cluster {welcome.cluster_id!r}, not to {cluster_id!r}",
@@ -121,15 +164,15 @@ def check_welcome_to_client(cluster_id: str, welcome: Welcome) -> None:
         )
 
 
-def _check_version(version: int) -> None:
-    if version > PROTOCOL_VERSION:
+def _check_version(version: int, spoken: int) -> None:
+    if version > spoken:
         raise HandshakeRefused(
-            f"the other end speaks protocol version {version}, this one only up to {PROTOCOL_VERSION}",
+            f"the other end speaks protocol version {version}, this one only up to {spoken}",
             next_step="upgrade this end",
         )
-    if version < PROTOCOL_VERSION:
+    if version < spoken:
         raise HandshakeRefused(
-            f"the other end speaks protocol version {version}, this one needs {PROTOCOL_VERSION}",
+            f"the other end speaks protocol version {version}, this one needs {spoken}",
             next_step="upgrade the other end",
         )
 
@@ -148,29 +191,32 @@ def _check_cluster(local: LocalNode, cluster_id: str, incarnation: int, node_id:
         )
 
 
-def _check_peer(
-    local: LocalNode,
-    node_id: str,
-    instance_id: str,
-    peers: Collection[str],
-    known_instances: Mapping[str, str],
-) -> None:
+def _check_node_id(local: LocalNode, node_id: str) -> None:
     if node_id == local.node_id:
         raise HandshakeRefused(
             f"the other end calls itself {node_id} too: two nodes under one name, or a node that dials itself",
             next_step="check node.id and the peer addresses",
         )
-    if node_id not in peers:
+    # It may end up in the log, as a vote or in a configuration, where parts are set off by blanks.
+    if not node_id or len(node_id.encode()) > NODE_ID_BYTES_MAX or " " in node_id or not node_id.isprintable():
         raise HandshakeRefused(
-            f"node {node_id!r} is no peer of {local.node_id}; it knows {', '.join(sorted(peers)) or 'none'}",
-            next_step=f"add {node_id} to the peers of {local.node_id}, or stop it",
+            f"the other end calls itself {node_id[:NODE_ID_BYTES_MAX]!r}, which is no node id",
+            next_step="check node.id of the other end",
         )
+
+
+def _check_instance(
+    local: LocalNode, node_id: str, instance_id: str, known_instances: Mapping[str, str], *, is_peer: bool
+) -> None:
     if not instance_id:
         raise HandshakeRefused(f"node {node_id} names no instance of its data directory")
     known = known_instances.get(node_id)
     if known is not None and known != instance_id:
+        next_step = f"put back the data directory that {node_id} had; docs/operations.md, 'When something is lost'"
+        if not is_peer:
+            next_step = f"{next_step}; if it was never a member: join under a node id that was never used"
         raise HandshakeRefused(
             f"node {node_id} came with instance {instance_id} of its data directory, but {local.node_id} knows it "
             f"as {known}: its disk was wiped or replaced, and what it had acknowledged may be lost",
-            next_step=f"put back the data directory that {node_id} had; docs/operations.md, 'When something is lost'",
+            next_step=next_step,
         )

@@ -23,7 +23,7 @@ from .codec import (
     encode_welcome,
 )
 from .framing import BODY_BYTES_MAX
-from .handshake import LocalNode, check_client_hello, welcome_of
+from .handshake import LocalNode, check_client_hello, welcome_to_client
 from .ratelimit import RateLimitedLog
 from .server import AcceptedConnection, ConnectionTable, Port
 
@@ -87,7 +87,7 @@ class ClientConnection(AcceptedConnection):
             return
         self._server.admitted(self)
         self.shaken_hands()
-        self.write(encode_welcome(welcome_of(local)))
+        self.write(encode_welcome(welcome_to_client(local)))
 
     def _room_for(self, requests: list[SubmitRequest] | list[ProposeRequest]) -> bool:
         unanswered = self._unanswered + len(requests)

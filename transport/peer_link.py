@@ -1,4 +1,4 @@
-"""The link to one peer: dialled for ever, one task, one bounded queue, deadlines of its own.
+"""The link to one peer: dialled for ever, one task, two bounded lanes, deadlines of its own.
 
 Nothing is shared between links but the loop, so that a peer that is silent, slow or gone costs the
 others nothing (scenario S35).
@@ -12,12 +12,12 @@ from typing import Any, NamedTuple, Protocol
 import structlog
 
 from ..raft.core.errors import FencepostError, FrameInvalid, HandshakeRefused, TransportError
-from ..raft.ports import Clock, Randomness
+from ..raft.ports import Clock, PeerHandler, Randomness
 from .address import Resolver, describe_failure, parse_address
 from .backoff import Backoff
-from .codec import FrameType, Hello, Welcome, encode_hello, error_of
+from .codec import MESSAGE_TYPES, FrameType, Hello, Welcome, encode_hello, error_of
 from .connection import FramedConnection
-from .outgoing import OutgoingQueue
+from .outgoing import OutgoingLanes, Wire
 
 _WELCOME = int(FrameType.WELCOME)
 _REFUSE = int(FrameType.REFUSE)
@@ -44,6 +44,10 @@ class PeerLimits(NamedTuple):
     handshake_sweeps: int = 6
     """Ping intervals within which a stranger on the peer port must finish the handshake."""
 
+    def lanes(self, wire: Wire) -> OutgoingLanes:
+        """What waits for one connection."""
+        return OutgoingLanes(wire, bytes_max=self.queue_bytes_max, count_max=self.queue_count_max)
+
 
 class LinkStatus(NamedTuple):
     """One peer's link, for ``status``."""
@@ -60,6 +64,8 @@ class LinkStatus(NamedTuple):
 
 
 class LinkOwner(Protocol):
+    handler: PeerHandler
+
     def hello_to(self, peer: str) -> Hello: ...
 
     def welcomed(self, peer: str, welcome: Welcome) -> None:
@@ -70,12 +76,13 @@ class LinkOwner(Protocol):
 
 
 class DialledConnection(FramedConnection):
-    """The outgoing connection of a link: after the handshake it carries messages one way."""
+    """The outgoing connection of a link: after the handshake it carries this node's messages, and the
+    peer's where that has no link of its own."""
 
     def __init__(self, link: PeerLink) -> None:
         super().__init__()
         self._link = link
-        self.full = False
+        self.lanes = link.limits.lanes(self)
         self.ready: asyncio.Future[None] = self._loop.create_future()
 
     def opened(self) -> None:
@@ -83,8 +90,13 @@ class DialledConnection(FramedConnection):
         self.write(encode_hello(self._link.owner.hello_to(self._link.peer)))
 
     def received(self, frame_type: int, body: Any) -> None:
-        if self.ready.done() or frame_type not in (_WELCOME, _REFUSE):
-            raise FrameInvalid(f"a {FrameType(frame_type).name} frame on a connection that only sends")
+        if self.ready.done():
+            if frame_type not in MESSAGE_TYPES:
+                raise FrameInvalid(f"a {FrameType(frame_type).name} frame out of place on a dialled connection")
+            self._link.owner.handler.receive(self._link.peer, body)
+            return
+        if frame_type not in (_WELCOME, _REFUSE):
+            raise FrameInvalid(f"a {FrameType(frame_type).name} frame before the handshake")
         if frame_type == _REFUSE:
             self._fail(error_of(body))
             return
@@ -106,12 +118,11 @@ class DialledConnection(FramedConnection):
             self.ready.exception()
         self.abort(error.message)
 
-    def overflowed(self) -> None:
-        self.full = True
-
     def drained(self) -> None:
-        self.full = False
-        self._link.drained(self)
+        self.lanes.drained()
+
+    def ponged(self, number: int) -> None:
+        self.lanes.ponged(number)
 
     def ended(self) -> None:
         if not self.ready.done():
@@ -143,15 +154,13 @@ class PeerLink:
         """Usable: the handshake is done and the connection stands."""
         self.dropped = 0
         self.last_error = ""
-        self._host, self._port = parse_address(address)
         self._clock = clock
         self._resolver = resolver
         self._since_ns = clock.monotonic_ns()
-        self._queue = OutgoingQueue(bytes_max=limits.queue_bytes_max, count_max=limits.queue_count_max)
         self._backoff = Backoff(randomness, first_s=limits.backoff_first_s, most_s=limits.backoff_most_s)
         self._dialling: DialledConnection | None = None
         self._hurry = asyncio.Event()
-        self._ping_number = 0
+        self._task: asyncio.Task[None] | None = None
 
     # -- sending ------------------------------------------------------------------------------------
 
@@ -159,18 +168,15 @@ class PeerLink:
         connection = self.connection
         if connection is None:
             self.dropped += 1
-        elif not connection.full:
-            connection.write(frame)
-        elif lost := self._queue.add(frame, heartbeat=heartbeat):
+        elif lost := connection.lanes.send(frame, heartbeat=heartbeat):
             self.dropped += lost
             self.last_error = f"{lost} messages dropped: {self.peer} does not read"
             self.owner.link_broke(self.peer)
 
-    def drained(self, connection: DialledConnection) -> None:
-        if connection is not self.connection:
-            return
-        for frame in self._queue.take():
-            connection.write(frame)
+    def send_bulk(self, frame: bytes) -> None:
+        """Send a part of a snapshot, behind everything else. Dropped when a newer one comes first."""
+        connection = self.connection
+        self.dropped += 1 if connection is None else connection.lanes.send_bulk(frame)
 
     def sweep(self) -> None:
         """One ping interval has passed."""
@@ -182,10 +188,32 @@ class PeerLink:
             connection.abort(f"{silent} pings in a row without an answer")
         elif not connection.full:
             # A ping behind megabytes that do not leave would only be one more thing that waits.
-            self._ping_number += 1
-            connection.ping(self._ping_number)
+            connection.lanes.ping()
 
     # -- connecting ---------------------------------------------------------------------------------
+
+    def start(self) -> asyncio.Task[None]:
+        """Begin to dial. The task is the caller's to watch; ``stop`` or a cancellation ends it."""
+        task = asyncio.get_running_loop().create_task(self.run(), name=f"fencepost-peer-{self.peer}")
+        self._task = task
+        return task
+
+    def stop(self, why: str) -> DialledConnection | None:
+        """End the task. What was written still goes out: the connection, if there is one, is closing and
+        the caller's to sweep."""
+        connection, self.connection = self.connection, None
+        if self._task is not None:
+            self._task.cancel()
+        if connection is not None:
+            self.dropped += connection.lanes.clear()
+            connection.finish(why)
+            _log.info("peer_lost", peer=self.peer, address=self.address, reason=why)
+        return connection
+
+    def succeed(self, before: PeerLink) -> None:
+        """Go on where the link to the peer's former address ended."""
+        self.client_address = before.client_address
+        self.dropped = before.dropped
 
     def hurry(self) -> None:
         """The peer has just dialled this node: it is there, so do not sit out the back-off."""
@@ -219,9 +247,12 @@ class PeerLink:
     async def _dial(self) -> DialledConnection:
         """One attempt. The name is resolved anew each time (scenario S39)."""
         loop = asyncio.get_running_loop()
-        failure: OSError = OSError(f"{self._host} has no address")
+        # Parsed here: an address that came with a change of members may be none, and that is a peer
+        # that is down, too.
+        name, number = parse_address(self.address)
+        failure: OSError = OSError(f"{name} has no address")
         async with asyncio.timeout(self.limits.connect_timeout_s):
-            for host, port in await self._resolver.resolve(self._host, self._port):
+            for host, port in await self._resolver.resolve(name, number):
                 try:
                     _, connection = await loop.create_connection(lambda: DialledConnection(self), host, port)
                 except OSError as error:
@@ -262,7 +293,7 @@ class PeerLink:
             return
         self.connection = None
         self._since_ns = self._clock.monotonic_ns()
-        self.dropped += self._queue.clear()
+        self.dropped += connection.lanes.clear()
         self.last_error = f"connection lost ({connection.why})"
         _log.info("peer_lost", peer=self.peer, address=self.address, reason=connection.why)
         self.owner.link_broke(self.peer)
@@ -274,6 +305,6 @@ class PeerLink:
             client_address=self.client_address,
             since_ns=self._since_ns,
             dropped=self.dropped,
-            queued_bytes=self._queue.queued_bytes + (connection.waiting_bytes if connection is not None else 0),
+            queued_bytes=0 if connection is None else connection.lanes.queued_bytes + connection.waiting_bytes,
             last_error=self.last_error,
         )

@@ -1,29 +1,30 @@
 """The transport between nodes: every node dials every other, and sends on what it dialled.
 
 So there are two connections between two nodes, one for each direction; neither has to be agreed on,
-and each end finds out for itself whether it reaches the other.
+and each end finds out for itself whether it reaches the other. To a node that it does not dial, for
+want of its address, a node sends on the connection on which that one came, if it came.
+
+Whom to dial may change at any time (:meth:`PeerTransport.set_peers`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from ..raft.core.errors import FencepostError, FrameInvalid, HandshakeRefused, StorageError, TransportError
-from ..raft.core.messages import AppendEntries, Message
+from ..raft.core.messages import AppendEntries, InstallSnapshot, Message
 from ..raft.ports import Clock, PeerHandler, Randomness
-from .address import Resolver, ThreadResolver
+from .acquaintances import Acquaintances
+from .address import Resolver, ThreadResolver, parse_address
 from .backoff import SystemRandomness
-from .codec import MESSAGE_TYPES, FrameType, Hello, Welcome, encode_message, encode_refuse, encode_welcome
-from .framing import BODY_BYTES_MAX, HEADER_BYTES
-from .handshake import LocalNode, check_peer_hello, check_welcome, hello_to_peer, welcome_of
-from .peer_link import LinkStatus, PeerLimits, PeerLink
+from .codec import Hello, Welcome, encode_message
+from .handshake import LocalNode, hello_to_peer
+from .peer_link import DialledConnection, LinkStatus, PeerLimits, PeerLink
+from .peer_port import PeerConnection
 from .ratelimit import RateLimitedLog
-from .server import AcceptedConnection, ConnectionTable, Port
-
-_HELLO = int(FrameType.HELLO)
+from .server import ConnectionTable, Port
 
 
 class _SystemClock:
@@ -32,56 +33,6 @@ class _SystemClock:
 
     def time_ns(self) -> int:
         return time.time_ns()
-
-
-class PeerConnection(AcceptedConnection):
-    """A connection that a peer dialled: its messages to this node."""
-
-    def __init__(self, server: ConnectionTable, transport: PeerTransport) -> None:
-        super().__init__(server)
-        self._peers = transport
-        self._receive = transport.handler.receive
-        self.peer = ""
-
-    def received(self, frame_type: int, body: Any) -> None:
-        if self.known and frame_type in MESSAGE_TYPES:
-            self._receive(self.peer, body)
-        elif not self.known and frame_type == _HELLO:
-            self._greet(body)
-        else:
-            raise FrameInvalid(f"a {FrameType(frame_type).name} frame out of place on the peer port")
-
-    def _greet(self, hello: Hello) -> None:
-        try:
-            self._peers.greeted(hello)
-        except FencepostError as error:
-            self._server.log.warning(
-                "peer_refused", remote=self.remote_address(), reason=error.message, next_step=error.next_step
-            )
-            self.write(encode_refuse(error))
-            self.finish(error.message)
-            return
-        self.peer = hello.node_id
-        self._server.admitted(self)
-        self.shaken_hands()
-        self.write(encode_welcome(welcome_of(self._peers.node)))
-        self._peers.arrived(self, hello)
-
-    def invalid(self, error: FrameInvalid) -> None:
-        self._server.log.warning(
-            "frame_invalid",
-            port="peer",
-            remote=self.remote_address(),
-            reason=error.message,
-            next_step=error.next_step,
-        )
-        super().invalid(error)
-
-    def overflowed(self) -> None:
-        self.abort("the peer does not read its pongs")
-
-    def gone(self) -> None:
-        self._peers.departed(self)
 
 
 class PeerTransport:
@@ -112,9 +63,9 @@ class PeerTransport:
     ) -> None:
         self.node = node
         self.handler = handler
-        self._addresses = {peer: address for peer, address in peers.items() if peer != node.node_id}
-        self._known_instances = dict(known_instances or {})
-        self._remember_instance = remember_instance
+        self._acquaintances = Acquaintances(node, known_instances or {}, remember_instance, on_failure)
+        self._addresses: dict[str, str] = {}
+        self._name(peers)
         self._randomness = randomness if randomness is not None else SystemRandomness()
         self._clock: Clock = clock if clock is not None else _SystemClock()
         self._resolver = resolver if resolver is not None else ThreadResolver()
@@ -124,6 +75,8 @@ class PeerTransport:
         self._log = log
         self._port: Port[PeerConnection] | None = None
         self._links: dict[str, PeerLink] = {}
+        self._leaving: list[DialledConnection] = []
+        """Connections to former peers, until what was written has gone out."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._arrived: dict[str, PeerConnection] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -137,29 +90,41 @@ class PeerTransport:
     def send(self, to: str, message: Message) -> None:
         """Queue a message for a peer. Never blocks; drops when there is no link or no room.
 
-        The same message object sent to several peers is encoded once.
+        The same message object sent to several peers is encoded once. A part of a snapshot goes behind
+        everything else, and a newer one takes the place of one that waits. Raises
+        :class:`TransportError` for a message that is larger than a frame may be.
         """
         link = self._links.get(to)
-        if link is None or link.connection is None:
-            if link is not None:
+        path: PeerLink | PeerConnection
+        if link is not None:
+            if link.connection is None:
                 link.dropped += 1
+                return
+            path = link
+        else:
+            arrived = self._arrived.get(to)
+            if arrived is None or arrived.closed:
+                return
+            path = arrived
+        if type(message) is InstallSnapshot:
+            path.send_bulk(encode_message(message))  # For one peer, and too large to be kept here.
             return
         if message is not self._encoded:
-            frame = encode_message(message)
-            if len(frame) > BODY_BYTES_MAX + HEADER_BYTES:
-                raise TransportError(f"message of {len(frame)} bytes; the limit is {BODY_BYTES_MAX} bytes")
-            self._frame = frame
+            self._frame = encode_message(message)
             self._encoded = message
             self._heartbeat = type(message) is AppendEntries and not message.entries
-        link.send(self._frame, heartbeat=self._heartbeat)
+        path.send(self._frame, heartbeat=self._heartbeat)
 
     # -- life ---------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Listen, and begin to dial. Does not wait for any peer.
 
-        Raises :class:`ConfigurationError` when the listening address cannot be had.
+        Raises :class:`ConfigurationError` when the listening address cannot be had, or when what was
+        given for a peer is no address.
         """
+        for address in self._addresses.values():
+            parse_address(address)
         loop = asyncio.get_running_loop()
         limits = self._limits
         table = ConnectionTable(
@@ -170,24 +135,28 @@ class PeerTransport:
             log=RateLimitedLog(loop.time, log=self._log),
             port_kind="peer",
         )
-        port = Port(self._listen, lambda server: PeerConnection(server, self), table, resolver=self._resolver)
+        port = Port(self._listen, lambda server: PeerConnection(server, self, limits), table, resolver=self._resolver)
         await port.start()
         self._port = port
         for peer, address in self._addresses.items():
-            link = PeerLink(
-                peer,
-                address,
-                self,
-                limits=limits,
-                clock=self._clock,
-                randomness=self._randomness,
-                resolver=self._resolver,
-            )
-            self._links[peer] = link
-            task = loop.create_task(link.run(), name=f"fencepost-peer-{peer}")
-            self._tasks.add(task)
-            task.add_done_callback(self._task_ended)
+            self._dial(peer, address)
         self._timer = loop.call_later(limits.ping_s, self._sweep)
+
+    def _dial(self, peer: str, address: str) -> PeerLink:
+        link = PeerLink(
+            peer,
+            address,
+            self,
+            limits=self._limits,
+            clock=self._clock,
+            randomness=self._randomness,
+            resolver=self._resolver,
+        )
+        self._links[peer] = link
+        task = link.start()
+        self._tasks.add(task)
+        task.add_done_callback(self._task_ended)
+        return link
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -206,6 +175,9 @@ class PeerTransport:
         self._timer = asyncio.get_running_loop().call_later(self._limits.ping_s, self._sweep)
         for link in self._links.values():
             link.sweep()
+        for connection in self._leaving:
+            connection.sweep()
+        self._leaving = [connection for connection in self._leaving if not connection.over.done()]
 
     async def close(self) -> None:
         """Close every connection and stop listening. Bounded; may be called twice."""
@@ -213,6 +185,8 @@ class PeerTransport:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        for connection in self._leaving:
+            connection.abort("this node is closing")
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -233,8 +207,61 @@ class PeerTransport:
 
     def client_address(self, peer: str) -> str:
         """Where clients reach ``peer``, as it last said in a handshake; empty when unknown."""
-        link = self._links.get(peer)
-        return "" if link is None else link.client_address
+        known: PeerLink | PeerConnection | None = self._links.get(peer) or self._arrived.get(peer)
+        return "" if known is None else known.client_address
+
+    # -- peers that come and go ---------------------------------------------------------------------
+
+    def set_peers(self, addresses: Mapping[str, str], *, retired: Collection[str] | None = None) -> None:
+        """Dial these from now on, and nobody else; ``addresses`` are ``host:port`` by node id.
+
+        To be called on the event loop, whenever the members or their addresses change; also before
+        ``start``. This node itself may be among them. A peer whose address has changed is dialled anew,
+        and what was written to a peer that is gone still goes out; of both the handler is told that they
+        are unreachable. What is no address at all is a peer that is down: its link says so.
+
+        ``retired`` are node ids that were removed for good; they are refused in the handshake
+        (:class:`~.handshake.NotAMember`) until they are named again. Give those of the *committed*
+        configuration: one that is not may yet be undone, and a node that lags must not refuse a leader
+        over it. Without it, whoever leaves the list by this call counts as removed.
+        """
+        if self._closing:
+            return
+        before = self._addresses
+        self._name(addresses)
+        known = self._acquaintances
+        if retired is None:
+            known.retired = (known.retired | set(before)) - set(self._addresses)
+        else:
+            known.retired = frozenset(retired)
+        if self._port is None:
+            return  # ``start`` dials them.
+        stopped = {
+            peer: self._hang_up(link)
+            for peer, link in list(self._links.items())
+            if self._addresses.get(peer) != link.address
+        }
+        for peer, address in self._addresses.items():
+            if peer not in self._links:
+                link = self._dial(peer, address)
+                if peer in stopped:
+                    link.succeed(stopped[peer])
+        for peer, connection in list(self._arrived.items()):
+            if peer in known.retired and peer not in self._addresses:
+                connection.abort(f"{peer} was removed from the cluster")
+
+    def _hang_up(self, link: PeerLink) -> PeerLink:
+        del self._links[link.peer]
+        why = "its address has changed" if link.peer in self._addresses else "it is no peer any more"
+        connection = link.stop(why)
+        if connection is not None:
+            self._leaving.append(connection)
+            self.link_broke(link.peer)
+        return link
+
+    def _name(self, addresses: Mapping[str, str]) -> None:
+        self._addresses = {peer: address for peer, address in addresses.items() if peer != self.node.node_id}
+        self._acquaintances.peers = self._addresses.keys()
 
     # -- what links and connections ask -------------------------------------------------------------
 
@@ -242,31 +269,12 @@ class PeerTransport:
         return hello_to_peer(self.node, peer)
 
     def welcomed(self, peer: str, welcome: Welcome) -> None:
-        check_welcome(self.node, peer, welcome, known_instances=self._known_instances)
-        self._remember(peer, welcome.instance_id)
+        self._acquaintances.welcomed(peer, welcome)
 
     def greeted(self, hello: Hello) -> None:
-        """Judge a peer that dialled. Raises :class:`HandshakeRefused`, or an error of the storage."""
-        check_peer_hello(self.node, hello, peers=self._addresses, known_instances=self._known_instances)
-        self._remember(hello.node_id, hello.instance_id)
+        self._acquaintances.greeted(hello)
 
-    def _remember(self, peer: str, instance_id: str) -> None:
-        if self._known_instances.get(peer) == instance_id:
-            return
-        if self._remember_instance is not None:
-            try:
-                self._remember_instance(peer, instance_id)
-            except StorageError as error:
-                if type(error) is StorageError and self._on_failure is not None:
-                    # A failed write or sync is final for the process (S12): tried again at the next
-                    # dial it might pass, and the disk still not know the peer. No space is not final.
-                    self._on_failure(error)
-                raise
-            except OSError as error:
-                raise HandshakeRefused(f"the instance of {peer} could not be recorded: {error}") from error
-        self._known_instances[peer] = instance_id
-
-    def arrived(self, connection: PeerConnection, hello: Hello) -> None:
+    def arrived(self, connection: PeerConnection) -> None:
         before = self._arrived.get(connection.peer)
         self._arrived[connection.peer] = connection
         if before is not None:
@@ -274,7 +282,7 @@ class PeerTransport:
             before.abort(f"{connection.peer} dialled again")
         link = self._links.get(connection.peer)
         if link is not None:
-            link.client_address = hello.client_address
+            link.client_address = connection.client_address
             link.hurry()
 
     def departed(self, connection: PeerConnection) -> None:

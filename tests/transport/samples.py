@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.raft.core.entry import Entry, EntryKind
+from fencepost.raft.core.configuration import Configuration
+from fencepost.raft.core.entry import Entry, EntryKind, Snapshot
 from fencepost.raft.core.errors import NotFound
 from fencepost.raft.core.messages import (
     AppendEntries,
     AppendEntriesResponse,
+    InstallSnapshot,
+    InstallSnapshotResponse,
     Message,
     PreVote,
     PreVoteResponse,
+    ReadIndex,
+    ReadIndexResponse,
     RequestVote,
     RequestVoteResponse,
+    TimeoutNow,
 )
 from fencepost.raft.ports import Answer, AnswerStatus, ProposeRequest, SubmitRequest, Wait
 from fencepost.transport import codec
@@ -25,6 +31,17 @@ ENTRIES = [
     Entry(8, 3, EntryKind.OUTBOX, 1_700_000_000_000_000_001, bytes(range(256))),
 ]
 
+CONFIGURATION = Configuration(
+    voters=("n1", "n2", "n4"),
+    outgoing=("n1", "n2", "n3"),
+    learners=("n5",),
+    learners_next=("n3",),
+    auto_leave=True,
+    retired=("n0",),
+    addresses=(("n4", "four.example:7004"), ("n5", "[::1]:7005")),
+)
+SNAPSHOT = Snapshot(40, 3, 1_700_000_000_000_000_002, CONFIGURATION, 38, 1_000, 0xFFFF_FFFF)
+
 MESSAGES: list[Message] = [
     PreVote(4, 8, 3, 17),
     PreVoteResponse(3, False, 17, "leader-alive"),
@@ -33,6 +50,12 @@ MESSAGES: list[Message] = [
     AppendEntries(3, 6, 2, 5, 123_456_789, ENTRIES),
     AppendEntries(3, 8, 3, 8, 123_456_790, []),
     AppendEntriesResponse(3, True, 8, 0, 0, 123_456_789),
+    InstallSnapshot(3, SNAPSHOT, 256, bytes(range(256)), 123_456_791),
+    InstallSnapshot(3, Snapshot(1, 1, 1, Configuration(("n1",)), 0), 0, b"", 1),
+    InstallSnapshotResponse(3, 40, 512, False, 123_456_791),
+    TimeoutNow(3),
+    ReadIndex(3, 9),
+    ReadIndexResponse(3, 9, 41),
 ]
 
 ANSWERS = [

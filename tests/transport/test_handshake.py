@@ -10,14 +10,18 @@ import pytest
 from fencepost.raft.core.errors import HandshakeRefused, Outcome
 from fencepost.transport.codec import Hello
 from fencepost.transport.handshake import (
-    PROTOCOL_VERSION,
+    CLIENT_VERSION,
+    NODE_ID_BYTES_MAX,
+    PEER_VERSION,
+    NotAMember,
     check_client_hello,
     check_peer_hello,
     check_welcome,
     check_welcome_to_client,
     hello_of_client,
     hello_to_peer,
-    welcome_of,
+    welcome_to_client,
+    welcome_to_peer,
 )
 
 from .samples import local_node
@@ -27,12 +31,11 @@ N2 = local_node("n2")
 KNOWN = {"n2": "instance-of-n2"}
 
 REFUSALS: list[tuple[dict[str, Any], str]] = [
-    ({"version": PROTOCOL_VERSION + 1}, "speaks protocol version 2"),
-    ({"version": 0}, "speaks protocol version 0"),
+    ({"version": PEER_VERSION + 1}, "speaks protocol version 3, this one only up to 2"),
+    ({"version": 1}, "speaks protocol version 1, this one needs 2"),
     ({"cluster_id": "cluster-b"}, "belongs to cluster 'cluster-b'"),
     ({"cluster_id": ""}, "belongs to cluster ''"),
     ({"incarnation": 2}, "incarnation 2"),
-    ({"node_id": "n9"}, "'n9'|n9 answers"),
     ({"node_id": "n1"}, "calls itself n1 too|n1 answers"),
     ({"instance_id": "other"}, "disk was wiped or replaced"),
     ({"instance_id": ""}, "names no instance"),
@@ -45,12 +48,12 @@ def check_hello(hello: Hello) -> None:
 
 def test_a_peer_is_let_in() -> None:
     check_hello(hello_to_peer(N2, "n1"))
-    check_welcome(N1, "n2", welcome_of(N2), known_instances=KNOWN)
+    check_welcome(N1, "n2", welcome_to_peer(N2), known_instances=KNOWN)
 
 
 def test_a_peer_that_was_never_met_is_let_in() -> None:
     check_peer_hello(N1, hello_to_peer(N2, "n1"), peers=("n2",), known_instances={})
-    check_welcome(N1, "n2", welcome_of(N2), known_instances={})
+    check_welcome(N1, "n2", welcome_to_peer(N2), known_instances={})
 
 
 @pytest.mark.parametrize(
@@ -60,6 +63,10 @@ def test_a_peer_that_was_never_met_is_let_in() -> None:
         ({"role": "client"}, "peer port"),
         ({"to_node_id": "n3"}, "means to reach n3, but this is n1"),
         ({"to_node_id": ""}, "means to reach nobody"),
+        ({"node_id": ""}, "no node id"),
+        ({"node_id": "n 2"}, "no node id"),
+        ({"node_id": "n2\n"}, "no node id"),
+        ({"node_id": "ä" * (NODE_ID_BYTES_MAX // 2 + 1)}, "no node id"),
     ],
 )
 def test_refusals_of_a_peer_that_dials(changes: dict[str, Any], says: str) -> None:
@@ -69,18 +76,53 @@ def test_refusals_of_a_peer_that_dials(changes: dict[str, Any], says: str) -> No
     assert caught.value.outcome is Outcome.REFUSED
 
 
-@pytest.mark.parametrize(("changes", "says"), REFUSALS)
+@pytest.mark.parametrize(("changes", "says"), [*REFUSALS, ({"node_id": "n9"}, "meant to reach n2, but n9 answers")])
 def test_refusals_of_a_peer_that_answers(changes: dict[str, Any], says: str) -> None:
-    welcome = msgspec.structs.replace(welcome_of(N2), **changes)
+    welcome = msgspec.structs.replace(welcome_to_peer(N2), **changes)
     with pytest.raises(HandshakeRefused, match=says):
         check_welcome(N1, "n2", welcome, known_instances=KNOWN)
+
+
+def test_a_member_that_is_not_in_the_list_of_peers_is_let_in() -> None:
+    """Who is a member stands in the log, which may yet have to come from it."""
+    hello = hello_to_peer(local_node("n9"), "n1")
+    check_peer_hello(N1, hello, peers=(), known_instances={})
+    check_peer_hello(N1, hello, peers=("n2",), known_instances={"n9": "instance-of-n9"})
+
+
+def test_a_node_that_is_not_in_the_list_and_comes_with_another_disk_is_refused_s21() -> None:
+    hello = hello_to_peer(local_node("n9"), "n1")
+    with pytest.raises(HandshakeRefused, match="disk was wiped or replaced") as caught:
+        check_peer_hello(N1, hello, peers=("n2",), known_instances={"n9": "other"})
+    assert "if it was never a member" in caught.value.next_step
+    with pytest.raises(HandshakeRefused, match="disk was wiped or replaced") as caught:
+        check_peer_hello(N1, hello, peers=("n9",), known_instances={"n9": "other"})
+    assert "never a member" not in caught.value.next_step
+
+
+def test_a_node_that_was_removed_is_refused_as_such_unless_it_is_named_again() -> None:
+    hello = hello_to_peer(N2, "n1")
+    with pytest.raises(NotAMember, match="n2 is not a member of cluster 'cluster-a'") as caught:
+        check_peer_hello(N1, hello, peers=("n3",), known_instances=KNOWN, retired=("n2",))
+    assert caught.value.code == "NOT_A_MEMBER"
+    assert "node id that was never used" in caught.value.next_step
+    check_peer_hello(N1, hello, peers=("n2",), known_instances=KNOWN, retired=("n2",))
+
+
+def test_the_wrong_port_is_named_before_the_version() -> None:
+    """Peers and clients count their versions apart: one compared with the other would say nothing."""
+    assert PEER_VERSION != CLIENT_VERSION
+    with pytest.raises(HandshakeRefused, match="peer port of node n1, and a client came"):
+        check_hello(hello_of_client())
+    with pytest.raises(HandshakeRefused, match="client port of node n1, and a peer came"):
+        check_client_hello(N1, hello_to_peer(N2, "n1"))
 
 
 def test_a_client_is_let_in_with_and_without_a_cluster() -> None:
     check_client_hello(N1, hello_of_client())
     check_client_hello(N1, hello_of_client("cluster-a"))
-    check_welcome_to_client("", welcome_of(N1))
-    check_welcome_to_client("cluster-a", welcome_of(N1))
+    check_welcome_to_client("", welcome_to_client(N1))
+    check_welcome_to_client("cluster-a", welcome_to_client(N1))
 
 
 @pytest.mark.parametrize(
@@ -100,4 +142,4 @@ def test_refusals_of_a_client(changes: dict[str, Any], says: str) -> None:
 
 def test_a_client_refuses_another_cluster() -> None:
     with pytest.raises(HandshakeRefused, match="belongs to cluster 'cluster-a', not to 'cluster-b'"):
-        check_welcome_to_client("cluster-b", welcome_of(N1))
+        check_welcome_to_client("cluster-b", welcome_to_client(N1))
