@@ -84,6 +84,7 @@ def handle_install_snapshot(state: RaftState, source: str, message: InstallSnaps
         state.become_follower(message.term, source, "heard from the leader")
     heard_from_leader(state)
     if snapshot.last_index <= state.commit_index:
+        state.incoming = None
         _answer_installed(state, source, snapshot, message.sent_at)
         return
     incoming = state.incoming
