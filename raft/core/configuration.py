@@ -10,7 +10,7 @@ This file is arithmetic: it knows no log and no leader. When a change may be mad
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -88,6 +88,9 @@ def check_configuration(configuration: Configuration) -> None:
     """Raises :class:`ConfigurationInvalid` if its parts contradict each other."""
     voters, outgoing = set(configuration.voters), set(configuration.outgoing)
     learners, learners_next = set(configuration.learners), set(configuration.learners_next)
+    for word in (*configuration.members, *configuration.retired, *dict(configuration.addresses).values()):
+        if not word or " " in word or not word.isprintable():
+            raise ConfigurationInvalid(f"{word!r} is no node id or address: one word that can be printed")
     if not voters:
         raise ConfigurationInvalid("there would be no voter left")
     if learners & (voters | outgoing):
@@ -103,7 +106,6 @@ def _apply(configuration: Configuration, changes: Sequence[Change]) -> Configura
     voters, outgoing = set(configuration.voters), set(configuration.outgoing)
     learners, learners_next = set(configuration.learners), set(configuration.learners_next)
     addresses = dict(configuration.addresses)
-    retired = set(configuration.retired)
     for kind, node_id, address in changes:
         if kind is ChangeKind.ADD_VOTER:
             voters.add(node_id)
@@ -117,26 +119,31 @@ def _apply(configuration: Configuration, changes: Sequence[Change]) -> Configura
             else:
                 learners.add(node_id)
         elif kind is ChangeKind.REMOVE:
-            known = node_id in voters | learners | learners_next
             voters.discard(node_id)
             learners.discard(node_id)
             learners_next.discard(node_id)
-            if known:
-                retired.add(node_id)
-                addresses.pop(node_id, None)
+        elif address and node_id not in voters | outgoing | learners:
+            raise ConfigurationInvalid(f"{node_id} is no member")
         if address and kind is not ChangeKind.REMOVE:
             addresses[node_id] = address
+    stay = voters | learners | learners_next
     made = Configuration(
         _sorted(voters),
         configuration.outgoing,
         _sorted(learners),
         _sorted(learners_next),
         configuration.auto_leave,
-        _sorted(retired),
-        tuple(sorted(addresses.items())),
+        # Whoever was a member and will be none, whatever was said on the way there.
+        _sorted({*configuration.retired, *(set(configuration.members) - stay)}),
+        _addresses_of_members(addresses, stay | outgoing),
     )
     check_configuration(made)
     return made
+
+
+def _addresses_of_members(addresses: Mapping[str, str], members: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """A voter that is going has to be reached until it has gone."""
+    return tuple((node_id, addresses[node_id]) for node_id in sorted(members) if node_id in addresses)
 
 
 def change_simply(configuration: Configuration, changes: Sequence[Change]) -> Configuration:
@@ -162,11 +169,13 @@ def leave_joint(configuration: Configuration) -> Configuration:
     """The new configuration alone."""
     if not configuration.is_joint:
         raise ConfigurationInvalid("there is no joint configuration to leave")
+    learners = _sorted({*configuration.learners, *configuration.learners_next})
     made = configuration._replace(
         outgoing=(),
-        learners=_sorted({*configuration.learners, *configuration.learners_next}),
+        learners=learners,
         learners_next=(),
         auto_leave=False,
+        addresses=_addresses_of_members(dict(configuration.addresses), {*configuration.voters, *learners}),
     )
     check_configuration(made)
     return made
@@ -213,6 +222,9 @@ def decode_configuration(data: bytes) -> Configuration:
             tuple(addresses),
         )
         check_configuration(made)
+        in_order = all(getattr(made, part) == _sorted(set(getattr(made, part))) for part in _PARTS)
+        if not in_order or addresses != sorted(dict(addresses).items()) or encode_configuration(made) != data:
+            raise ConfigurationInvalid("its parts are not in order")
     except ValueError as error:
         raise UnknownEntry(f"a configuration in the log that this version cannot read: {error}") from error
     return made

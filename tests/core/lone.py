@@ -5,23 +5,33 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from fencepost.raft.core.configuration import Configuration
-from fencepost.raft.core.entry import Entry, EntryKind, HardState
+from fencepost.raft.core.configuration import Change, Configuration
+from fencepost.raft.core.entry import Entry, EntryKind, HardState, Snapshot
 from fencepost.raft.core.events import (
     Accepted,
     Campaign,
+    ChangeConfiguration,
     Durable,
     Effects,
     Event,
     Persist,
     Propose,
+    Read,
+    ReadChunk,
+    ReadReady,
+    ReadRefused,
     Receive,
     Refused,
     Role,
     Send,
     StepDown,
     StorageFailed,
+    StoreChunk,
     Tick,
+    TransferBegun,
+    TransferEnded,
+    TransferLeadership,
+    Transition,
     Unreachable,
 )
 from fencepost.raft.core.invariants import check, check_step, summarize
@@ -49,6 +59,17 @@ def entries(*terms: int, start: int = 1) -> list[Entry]:
     return [entry(index, term) for index, term in enumerate(terms, start)]
 
 
+def label(index: int, term: int, configuration: Configuration | None = None, **more: int) -> Snapshot:
+    """A snapshot's label; ``more`` are its other fields."""
+    return Snapshot(
+        index,
+        term,
+        more.pop("last_time_ns", 0),
+        configuration or Configuration(THREE),
+        **{"configuration_index": 0, "size_bytes": 0, "checksum": 0, **more},
+    )
+
+
 class Lone:
     """n1 of a cluster. Sends are visible once their write is durable; ``durable()`` makes writes so."""
 
@@ -56,22 +77,30 @@ class Lone:
         self,
         *,
         voters: tuple[str, ...] = THREE,
+        configuration: Configuration | None = None,
         term: int = 0,
         voted_for: str = "",
         log: Sequence[Entry] = (),
+        previous: tuple[int, int] = (0, 0),
+        snapshot: Snapshot | None = None,
         commit_index: int = 0,
         options: Options | None = None,
+        name: str = "n1",
     ) -> None:
+        """``previous`` is (index, term) of what stands before the first entry of ``log``."""
         self.now = 1000 * SECOND
         self.raft = Raft(
-            node_id="n1",
-            configuration=Configuration(voters),
+            node_id=name,
+            configuration=configuration or Configuration(voters),
             hard_state=HardState(term, voted_for),
             entries=list(log),
             commit_index=commit_index,
             options=options or Options(),
             between=lambda low, high: low,
             now=self.now,
+            snapshot=snapshot,
+            previous_index=previous[0],
+            previous_term=previous[1],
         )
         self.writes: list[Persist] = []
         self.pending: deque[int] = deque()
@@ -79,6 +108,14 @@ class Lone:
         self.visible: list[Send] = []
         """Everything that has left, in order."""
         self.applied_to = 0
+        self.chunks: list[ReadChunk] = []
+        self.stores: list[StoreChunk] = []
+        self.restored: list[Snapshot] = []
+        self.wanted: list[Snapshot] = []
+        """Labels of the snapshots that were asked for."""
+        self.reads: list[ReadReady | ReadRefused] = []
+        self.transfers: list[TransferBegun | TransferEnded | Refused] = []
+        self.configurations: list[Configuration] = []
 
     def step(self, event: Event) -> Effects:
         before = summarize(self.raft)
@@ -91,6 +128,13 @@ class Lone:
         for send in effects.sends:
             (self.held if send.after else self.visible).append(send)
         self.applied_to = max(self.applied_to, effects.apply_to)
+        self.chunks += effects.chunks
+        self.stores += effects.store_chunks
+        self.restored += [effects.restore] if effects.restore else []
+        self.wanted += [effects.take_snapshot] if effects.take_snapshot else []
+        self.reads += effects.reads
+        self.transfers += [effects.transfer] if effects.transfer else []
+        self.configurations += [effects.configuration] if effects.configuration else []
         return effects
 
     def receive(self, source: str, message: Message) -> list[Message]:
@@ -132,6 +176,23 @@ class Lone:
         outcome = self.step(Propose(self.now, 0, [(int(EntryKind.EMBEDDED), item) for item in data])).proposed
         assert outcome is not None
         return outcome
+
+    def change(
+        self, *changes: Change, transition: Transition = Transition.AUTO, unchecked: bool = False
+    ) -> Accepted | Refused:
+        """Ask for a change of the members."""
+        outcome = self.step(ChangeConfiguration(self.now, list(changes), transition, unchecked)).proposed
+        assert outcome is not None
+        return outcome
+
+    def transfer(self, target: str = "") -> TransferBegun | TransferEnded | Refused:
+        outcome = self.step(TransferLeadership(self.now, target)).transfer
+        assert outcome is not None
+        return outcome
+
+    def read(self, *request_ids: int, lease: bool = False) -> list[ReadReady | ReadRefused]:
+        """Ask for reads; what is answered at once, to them or to earlier ones."""
+        return self.step(Read(self.now, list(request_ids), lease)).reads
 
     def step_down(self) -> None:
         self.step(StepDown(self.now, "test"))
