@@ -37,8 +37,8 @@ class Witness:
         if isinstance(message, RequestVoteResponse) and message.granted and message.term == saved.term:
             assert saved.voted_for == to, f"{source} votes for {to}, its disk says {saved}"
         if isinstance(message, AppendEntriesResponse) and message.success and message.term == saved.term:
-            assert message.match_index <= len(disk.entries), (
-                f"{source} acknowledges {message.match_index}, its disk ends at {len(disk.entries)}"
+            assert message.match_index <= disk.last_index, (
+                f"{source} acknowledges {message.match_index}, its disk ends at {disk.last_index}"
             )
         self.seen[type(message)] = self.seen.get(type(message), 0) + 1
         self._carry(source, to, message)

@@ -15,7 +15,6 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from fencepost.jepsen.cores.disk import Disk
 from fencepost.raft.core.configuration import Configuration
 from fencepost.raft.core.entry import EntryKind
 from fencepost.raft.core.errors import FencepostError
@@ -32,12 +31,14 @@ from fencepost.raft.node.loop import RaftLoop
 from fencepost.raft.node.plainlog import PlainLog
 from fencepost.raft.node.queries import NodeQueries
 from fencepost.raft.node.service import ClientService
+from fencepost.raft.node.snapshots import SnapshotKeeper
 from fencepost.raft.outbox.codec import Command, encode
 from fencepost.raft.outbox.machine import OutboxMachine
 from fencepost.raft.outbox.operation import TERMINAL, Operation
 from fencepost.raft.ports import Answer, AnswerStatus, Guarantee, ProposeRequest, SubmitRequest, Wait
 
 from .process import GatedResource, ProcessLoop, SimClock, SimLogStore, as_event_loop, as_resource
+from .snapshot_parts import MemorySnapshotStore, NodeDisk, SimRunner
 from .virtual_time import VirtualTimeLoop
 
 ELECTION_S = 0.3
@@ -135,15 +136,20 @@ class SimNode:
         self.clock.skew_ns = world.skews.get(name, 0)
         self.disk = world.disks[name]
         self.log_store = SimLogStore(self.disk, world.loop, self.process)
+        self.store = MemorySnapshotStore(self.disk)
+        snapshot = self.store.newest()
         self.raft = Raft(
             node_id=name,
-            configuration=Configuration(world.voters),
+            configuration=Configuration(world.voters if name in world.voters else ()),
             hard_state=self.disk.hard_state,
             entries=list(self.disk.entries),
             commit_index=self.disk.commit_index,
             options=world.options,
             between=world.random.randint,
             now=self.clock.monotonic_ns(),
+            snapshot=snapshot,
+            previous_index=self.disk.previous_index,
+            previous_term=self.disk.previous_term,
         )
         self.machine = OutboxMachine()
         self.plain = PlainLog()
@@ -151,7 +157,17 @@ class SimNode:
         self.loop = RaftLoop(
             raft=self.raft, log_store=self.log_store, applier=self.applier, clock=self.clock, loop=loop
         )
+        if snapshot is not None:
+            self.applier.adopt(self.applier.prepare(self.store.contents(snapshot)), snapshot.last_index)
         self.loop.transport = SimTransport(world, name)
+        self.runner = SimRunner(self.process)
+        self.loop.snapshots = SnapshotKeeper(
+            store=self.store,
+            applier=self.applier,
+            runner=self.runner,
+            loop=self.loop,
+            send=self.loop.transport.send,
+        )
         self.resources = {spec.name: spec.make(self.process) for spec in world.specs}
         self.runtime = LocalRuntime(loop)
         self.effects = EffectsCoordinator(
@@ -172,7 +188,7 @@ class SimNode:
             loop=self.loop,
             machine=self.machine,
             identity={"node_id": name},
-            links=lambda: {peer: {"connected": True} for peer in world.voters if peer != name},
+            links=lambda: {peer: {"connected": True} for peer in world.disks if peer != name},
             resources=self.effects.status,
             waiting_reason=self.effects.waiting_reason,
             leader_address=lambda node: f"address-of-{node}",
@@ -220,7 +236,7 @@ class World:
         self.skews = dict(skews or {})
         self.specs = specs or (ResourceSpec(),)
         self.loop = VirtualTimeLoop()
-        self.disks = {name: Disk() for name in voters}
+        self.disks = {name: NodeDisk() for name in voters}
         self.delay_s = delay_s
         self.blocked: set[tuple[str, str]] = set()
         self.loss = 0.0
@@ -275,6 +291,12 @@ class World:
         node = self.nodes[name] = SimNode(self, name, self._boots[name])
         return node
 
+    def join(self, name: str) -> SimNode:
+        """A new node that waits to be added to the cluster."""
+        self.disks[name] = NodeDisk()
+        self._boots[name] = 0
+        return self.start(name)
+
     def crash(self, name: str, *, keep_some: bool = False) -> None:
         """Kill the process. What it had already sent to a resource still arrives there, what it held does not."""
         self._kill(self.nodes[name])
@@ -300,9 +322,9 @@ class World:
     # -- network ----------------------------------------------------------------------------------
 
     def carry(self, source: str, to: str, message: Message) -> None:
-        if (source, to) in self.blocked or self.random.random() < self.loss:
+        node = self.nodes.get(to)
+        if node is None or (source, to) in self.blocked or self.random.random() < self.loss:
             return
-        node = self.nodes[to]
         arrives = max(self.loop.now_ns + int(self.delay_s * 1e9), self._arrives.get((source, to), 0))
         self._arrives[source, to] = arrives
         self.loop.call_later(max(arrives - self.loop.now_ns, 0) / 1e9, self._deliver, source, node, message)
@@ -312,7 +334,7 @@ class World:
             node.process.call_soon(node.loop.receive, source, message)
 
     def isolate(self, name: str) -> None:
-        for other in self.voters:
+        for other in self.disks:
             if other != name:
                 self.blocked |= {(name, other), (other, name)}
 
