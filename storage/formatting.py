@@ -36,6 +36,7 @@ FORMATTING = "identity.new"
 BOOT = "boot"
 INSTANCES = "instances"
 LOG = "log"
+SNAPSHOTS = "snapshots"
 
 
 class Identity(NamedTuple):
@@ -103,10 +104,14 @@ def refuse_orphaned(disk: Disk, root: Path) -> None:
     """
     names = names_in(disk, root)
     if FORMATTING not in names:
-        orphans = sorted(names & {BOOT, INSTANCES, LOG})
+        orphans = sorted(names & {BOOT, INSTANCES, LOG, SNAPSHOTS})
         if orphans:
             raise _without_identity(root, ", ".join(orphans))
         return
+    if SNAPSHOTS in names:
+        kept = sorted(names_in(disk, root / SNAPSHOTS))
+        if kept:
+            raise _without_identity(root, f"{SNAPSHOTS}/{kept[0]}")
     if LOG not in names:
         return
     for name in names_in(disk, root / LOG):
@@ -141,6 +146,8 @@ def format_directory(
     write_state(disk, root / FORMATTING, IDENTITY, identity._asdict())
     try:
         _clear_log(disk, log_path)
+        if not is_directory(disk, root / SNAPSHOTS):
+            disk.make_directory(root / SNAPSHOTS)
         disk.sync_directory(root)
     except OSError as error:
         raise disk_failure(error, "formatting", root) from error

@@ -7,6 +7,7 @@
     DIR/boot         how often the directory was opened
     DIR/instances    the instance ids under which peers have been met
     DIR/log/         the log
+    DIR/snapshots/   what took the place of entries that the log gave up
 
 The **instance id** is random and made with the directory: a node that comes back with a wiped disk
 has another one, and its peers remember (S21). ``identity`` gets its name last, so a kill in the
@@ -32,6 +33,7 @@ from .formatting import (
     INSTANCES,
     LOCK,
     LOG,
+    SNAPSHOTS,
     Identity,
     decode_identity,
     format_directory,
@@ -42,7 +44,7 @@ from .formatting import (
 from .segments import clear_temporaries
 from .statefiles import TEMPORARY, read_state, write_state
 
-_OURS = frozenset({LOCK, IDENTITY, FORMATTING, BOOT, INSTANCES, LOG})
+_OURS = frozenset({LOCK, IDENTITY, FORMATTING, BOOT, INSTANCES, LOG, SNAPSHOTS})
 _FOREIGN_ALLOWED = frozenset({"lost+found"})
 """A fresh file system mounted as the data directory is as good as an empty directory."""
 
@@ -75,6 +77,7 @@ class DataDirectory:
         self.disk = disk
         self.entropy = entropy
         self.log_path = path / LOG
+        self.snapshots_path = path / SNAPSHOTS
         self._instances = instances
         self._lock = lock
 

@@ -12,11 +12,14 @@ from pathlib import Path
 
 import aiofiles
 
+from ..raft.core.entry import Snapshot
 from ..raft.core.errors import StorageCorrupt
 from .disk import Disk, RealDisk
-from .formatting import IDENTITY, LOG, Identity, decode_identity
+from .formatting import IDENTITY, LOG, SNAPSHOTS, Identity, decode_identity, is_directory
 from .identity import read_identity
 from .recovery import Recovered, load_log
+from .snapshot_files import Owner, SnapshotFile
+from .snapshots import find_newest
 
 ATTEMPTS = 3
 """A file that is read while it is written may show a later record and not yet the one before it.
@@ -38,6 +41,30 @@ def read_log(path: str | os.PathLike[str], disk: Disk | None = None) -> Recovere
         except StorageCorrupt:
             continue
     return load_log(disk, root / LOG, instance).recovered
+
+
+def read_snapshot(path: str | os.PathLike[str], disk: Disk | None = None) -> Snapshot | None:
+    """The label of the newest snapshot in the data directory ``path``; its contents are not looked at.
+
+    Raises as :func:`read_log`.
+    """
+    root = Path(path).absolute()
+    disk = RealDisk() if disk is None else disk
+    identity = read_identity(disk, root)
+    owner = Owner(bytes.fromhex(identity.instance_id), identity.incarnation)
+    if not is_directory(disk, root / SNAPSHOTS):
+        return None
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return _label(find_newest(disk, root / SNAPSHOTS, owner))
+        except StorageCorrupt:
+            # It may have been deleted between its name and its content, for a newer one.
+            continue
+    return _label(find_newest(disk, root / SNAPSHOTS, owner))
+
+
+def _label(file: SnapshotFile | None) -> Snapshot | None:
+    return None if file is None else file.label
 
 
 async def load_identity(path: str | os.PathLike[str]) -> Identity:

@@ -11,6 +11,8 @@ from pathlib import Path
 from threading import Condition, RLock
 from typing import Any, Protocol, cast
 
+import google_crc32c
+
 from fencepost.raft.core.configuration import Configuration
 from fencepost.raft.core.entry import Entry, EntryKind, HardState, Snapshot
 from fencepost.raft.core.errors import StorageError
@@ -44,9 +46,17 @@ def entries(first: int, last: int, term: int = 1, size: int = 20) -> list[Entry]
     ]
 
 
-def label(last_index: int, last_term: int = 1) -> Snapshot:
-    """A snapshot's label without contents."""
-    return Snapshot(last_index, last_term, FIRST_TIME_NS + last_index, Configuration(("n1", "n2", "n3")), 0)
+VOTERS = Configuration(("n1", "n2", "n3"))
+
+
+def label(last_index: int, last_term: int = 1, configuration: Configuration = VOTERS) -> Snapshot:
+    """A snapshot's label without size and checksum."""
+    return Snapshot(last_index, last_term, FIRST_TIME_NS + last_index, configuration, 0)
+
+
+def label_of(contents: bytes, last_index: int, last_term: int = 1) -> Snapshot:
+    """The label of a snapshot with these contents."""
+    return label(last_index, last_term)._replace(size_bytes=len(contents), checksum=google_crc32c.value(contents))
 
 
 def entropy() -> Callable[[int], bytes]:
