@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from fencepost.raft.core.messages import Message
-from fencepost.raft.ports import Transport
+from fencepost.raft.ports import PeerHandler, Transport
 from fencepost.transport.backoff import SystemRandomness
+from fencepost.transport.handshake import LocalNode
 from fencepost.transport.peer_link import PeerLimits
 from fencepost.transport.peers import PeerTransport
 
@@ -163,6 +164,19 @@ async def until(holds: Callable[[], Any], what: str) -> None:
                 await asyncio.sleep(0)
     except TimeoutError:
         raise AssertionError(f"{what} did not come to hold") from None
+
+
+def transport_of(
+    node: LocalNode, listen: str, others: dict[str, str], handler: PeerHandler | None = None, **arguments: Any
+) -> PeerTransport:
+    """One transport, not started."""
+    return PeerTransport(
+        node,
+        listen,
+        others,
+        handler if handler is not None else Recorder(),
+        **{"limits": LIMITS, "log": Lines(), **arguments},
+    )
 
 
 class FakeResolver:

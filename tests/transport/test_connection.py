@@ -43,6 +43,9 @@ class Sink(FramedConnection):
         if len(self.got) == 2:
             self.abort("enough")
 
+    def ponged(self, number: int) -> None:
+        self.got.append(f"pong {number}")
+
 
 def connected() -> tuple[Sink, FakeTransport]:
     connection, transport = Sink(), FakeTransport()
@@ -109,6 +112,27 @@ async def test_pings_are_answered_and_the_rest_is_passed_on_until_closed() -> No
     assert len(connection.got) == 2
     connection.data_received(call)
     assert len(connection.got) == 2
+
+
+async def test_a_peer_that_pings_and_does_not_read_gets_one_pong_when_it_does() -> None:
+    connection, transport = connected()
+    connection.pause_writing()
+    for number in range(1, 1000):
+        connection.data_received(encode_ping(number))
+    assert transport.writes == []
+    assert connection.waiting_bytes == 0
+    connection.resume_writing()
+    await a_turn()
+    assert transport.writes == [encode_pong(999)]
+    connection.data_received(encode_ping(1000))
+    await a_turn()
+    assert transport.writes == [encode_pong(999), encode_pong(1000)]
+
+
+async def test_pongs_are_told_of_in_their_place() -> None:
+    connection, _ = connected()
+    connection.data_received(encode_pong(3) + encode_frame(35, b"\x93\x01\xa1m\x80"))
+    assert [item if isinstance(item, str) else "frame" for item in connection.got] == ["pong 3", "frame"]
 
 
 async def test_silence_is_counted_in_sweeps() -> None:

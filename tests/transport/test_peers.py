@@ -12,31 +12,17 @@ import pytest
 from fencepost.raft.core.entry import Entry
 from fencepost.raft.core.errors import StorageError, StorageFull
 from fencepost.raft.core.messages import AppendEntries, PreVote
-from fencepost.raft.ports import PeerHandler
 from fencepost.transport import codec, peers
 from fencepost.transport.address import ThreadResolver
-from fencepost.transport.handshake import LocalNode, hello_of_client, hello_to_peer
+from fencepost.transport.handshake import hello_of_client, hello_to_peer
 from fencepost.transport.peer_link import PeerLink
-from fencepost.transport.peers import PeerTransport
 
-from .peer_world import LIMITS, FakeResolver, Recorder, SocketCluster, until
+from .peer_world import LIMITS, FakeResolver, Recorder, SocketCluster, transport_of, until
 from .samples import local_node
 from .test_listener import STRANGERS, bodies
 from .world import DEADLINE_S, Lines, Proxy, RawClient, unused_address
 
 BEAT = AppendEntries(1, 0, 0, 0, 0, [])
-
-
-def transport_of(
-    node: LocalNode, listen: str, others: dict[str, str], handler: PeerHandler | None = None, **arguments: Any
-) -> PeerTransport:
-    return PeerTransport(
-        node,
-        listen,
-        others,
-        handler if handler is not None else Recorder(),
-        **{"limits": LIMITS, "log": Lines(), **arguments},
-    )
 
 
 def pings(link: PeerLink) -> int:

@@ -289,12 +289,14 @@ class Proxy:
 
     def drip(self) -> None:
         """Let ``trickle`` bytes of what was kept pass, in order."""
-        if self._kept:
+        room = self.trickle
+        while self._kept and room:
             side, data = self._kept[0]
-            rest = data[self.trickle :]
+            rest = data[room:]
             self._kept[:1] = [(side, rest)] if rest else []
             if side.other is not None and side.other.transport is not None:
-                side.other.transport.write(data[: self.trickle])
+                side.other.transport.write(data[:room])
+            room -= len(data) - len(rest)
 
     def stop_reading(self) -> None:
         """Leave what arrives in the kernel's buffers, as a stopped process does."""
