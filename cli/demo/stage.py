@@ -88,7 +88,9 @@ class Stage:
     async def command(self, node: str, payment: Payment) -> dict[str, Any]:
         """What a node knows of a payment; empty if nothing."""
         try:
-            found: dict[str, Any] = await self.cluster.call(node, "command.get", {"id": payment.operation_id})
+            found: dict[str, Any] = await self.cluster.call(
+                node, "command.get", {"id": payment.operation_id, "consistency": "stale"}
+            )
         except FencepostError:
             return {}
         return found

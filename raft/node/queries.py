@@ -14,6 +14,7 @@ from ..outbox.codec import json_or_text
 from ..outbox.machine import OutboxMachine
 from ..outbox.operation import TERMINAL, Operation, OperationState
 from .loop import RaftLoop
+from .reads import Consistency
 
 LIST_LIMIT_MAX = 1000
 LIST_SCAN_MAX = 50_000
@@ -109,7 +110,8 @@ class NodeQueries:
     def command_get(self, parameters: dict[str, Any]) -> dict[str, Any]:
         operation_id = str(parameters.get("id", ""))
         operation = self._machine.operations.get(operation_id)
-        if operation is None and not self._knows_every_command():
+        confirmed = parameters.get("consistency") not in (None, Consistency.STALE)
+        if operation is None and not confirmed and not self._knows_every_command():
             # Whoever asks may be about to do it again under another id, because nobody knows this one:
             # a follower, a leader that was cut off, or one that has not caught up cannot tell (S29, S30).
             raise NotLeader(

@@ -6,34 +6,25 @@ proposals; the answers of one turn leave in one frame a connection.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
-
-import structlog
 
 from ..core.configuration import Configuration
 from ..core.entry import Entry, EntryKind, Snapshot
-from ..core.errors import CommandInvalid, FencepostError, NotFound
+from ..core.errors import CommandInvalid, FencepostError
 from ..core.events import Role, RoleChange, TransferBegun, TransferEnded
 from ..outbox.codec import PAYLOAD_BYTES_MAX, decode_submission, digest
 from ..outbox.machine import OutboxMachine, SubmitResult
 from ..outbox.operation import TERMINAL, Operation, OperationState
 from ..ports import Answer, AnswerStatus, Connection, ProposeRequest, SubmitRequest, Wait
+from .calls import Query, SlowQuery
+from .desk import CallDesk
 from .loop import RaftLoop
-
-_LOG = structlog.get_logger("fencepost.node")
+from .reads import LocalReads
 
 PENDING_MAX = 200_000
 """Commands without an outcome that a node takes in; beyond it submissions are refused as BUSY. All of
 them are kept in memory, on every node."""
-
-Query = Callable[[dict[str, Any]], Any]
-"""Answers one method of ``call``: parameters in, JSON-like body out. May raise FencepostError."""
-
-Reply = Callable[[Any, FencepostError | None], None]
-
-SlowQuery = Callable[[dict[str, Any], Reply], None]
-"""The same, answering later through ``reply(body, error)``, on the node's loop."""
 
 _DONE = int(AnswerStatus.DONE)
 _UNCOMMITTED = "leadership was lost before it committed"
@@ -60,15 +51,16 @@ class ClientService:
         loop: RaftLoop,
         machine: OutboxMachine,
         leader_address: Callable[[str], str],
-        queries: dict[str, Query],
-        slow_queries: dict[str, SlowQuery] | None = None,
+        queries: Mapping[str, Query],
+        slow_queries: Mapping[str, SlowQuery] | None = None,
     ) -> None:
         """``leader_address(node_id)`` is where clients reach a node, as far as known, else ""."""
         self._loop = loop
         self._machine = machine
         self._leader_address = leader_address
-        self._queries = queries
-        self._slow_queries = slow_queries or {}
+        self.reads = LocalReads(loop, leader_address)
+        """What an embedder reads his own state machines by."""
+        self.desk = CallDesk(self.reads, queries, slow_queries or {})
         self._submissions = _SubmissionSink(self)
         self._proposals = _ProposalAnswers(self)
         self._answers: dict[Connection, list[Answer]] = {}
@@ -129,31 +121,7 @@ class ClientService:
         self._turn_or_flush()
 
     def call(self, connection: Connection, request_id: int, method: str, parameters: dict[str, Any]) -> None:
-        slow = self._slow_queries.get(method)
-
-        def reply(body: Any, error: FencepostError | None) -> None:
-            if error is not None:
-                connection.reply_error(request_id, error)
-            else:
-                connection.reply(request_id, body)
-
-        query = self._queries.get(method)
-        try:
-            if slow is not None:
-                slow(parameters, reply)
-                return
-            if query is None:
-                raise NotFound(f"no method {method!r} in this version")
-            body = query(parameters)
-        except FencepostError as error:
-            connection.reply_error(request_id, error)
-        except (TypeError, ValueError, OverflowError) as error:  # Parameters come from outside.
-            connection.reply_error(request_id, CommandInvalid(f"parameters of {method}: {error}"))
-        except Exception as error:  # A question changes nothing: a bug in one ends neither node nor connection.
-            _LOG.exception("query raised", method=method)
-            connection.reply_error(request_id, FencepostError(f"{method} raised {type(error).__name__}: {error}"))
-        else:
-            connection.reply(request_id, body)
+        self.desk.call(connection, request_id, method, parameters)
 
     def closed(self, connection: Connection) -> None:
         self._answers.pop(connection, None)
@@ -243,6 +211,10 @@ class ClientService:
         self._loop.wake()
 
     def refused(self, keys: Sequence[_Key], code: str, leader: str) -> None:
+        if code == "TOO_LARGE":
+            limit = self._loop.raft.options.entry_bytes_max
+            self.answer_all(keys, AnswerStatus.REFUSED, "COMMAND_INVALID", f"an entry holds at most {limit} bytes")
+            return
         detail = self._leader_address(leader) if code == "NOT_LEADER" and leader else ""
         self.answer_all(keys, AnswerStatus.RETRY, code, detail)
 

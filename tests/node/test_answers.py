@@ -433,6 +433,8 @@ def test_slow_questions_are_answered_later_and_within_a_bound() -> None:
         ("no.such", {}, "NOT_FOUND"),
         ("command.get", {}, "NOT_FOUND"),
         ("command.get", {"id": ["a"]}, "NOT_FOUND"),
+        ("command.get", {"id": "a", "consistency": "strong"}, "COMMAND_INVALID"),
+        ("command.get", {"id": "a", "consistency": ["stale"]}, "COMMAND_INVALID"),
         ("command.list", {"state": "odd"}, "COMMAND_INVALID"),
         ("command.list", {"state": ["odd"]}, "COMMAND_INVALID"),
         ("command.list", {"limit": "many"}, "COMMAND_INVALID"),
@@ -454,23 +456,24 @@ def test_bad_parameters_are_the_callers_error(method: str, parameters: dict[str,
         assert not leader.loop.failed.done()
 
 
-def test_s29_s30_only_a_leader_that_has_caught_up_says_that_there_is_no_such_command() -> None:
+def test_s29_s30_only_who_knows_says_that_there_is_no_such_command() -> None:
     """Told "not found", a submitter does it again under another id. Whoever cannot know must not say it."""
     with World(seed=24) as world:
 
-        def code(node: SimNode, operation_id: str) -> str:
-            request = world.call(node, "command.get", id=operation_id)
+        def code(node: SimNode, operation_id: str, **parameters: Any) -> str:
+            request = world.call(node, "command.get", id=operation_id, **parameters)
             world.until(lambda: request in world.connection.errors)
             return world.connection.errors[request].code
 
         old = world.active_leader()
         follower = next(node for node in world.up() if node is not old)
-        assert code(old, "never") == "NOT_FOUND"
-        assert code(follower, "never") == "NOT_LEADER"
+        assert code(old, "never") == code(follower, "never") == "NOT_FOUND"
+        assert code(old, "never", consistency="stale") == "NOT_FOUND", "its lease says that it knows"
+        assert code(follower, "never", consistency="stale") == "NOT_LEADER"
         world.isolate(old.name)
         new = world.active_leader(other_than=old.name)
         world.done(new, "a")
-        assert code(old, "a") == "NOT_LEADER"
+        assert code(old, "a") == code(old, "a", consistency="stale") == "NOT_LEADER"
         # Committed by the leader that died, and its successor has only just been elected.
         world.heal()
         world.settle()
@@ -478,10 +481,13 @@ def test_s29_s30_only_a_leader_that_has_caught_up_says_that_there_is_no_such_com
         world.until(lambda: any(node.leads for node in world.up()))
         elected = next(node for node in world.up() if node.leads)
         assert elected.applier.last_applied < elected.raft.term_start_index
-        elected.service.call(world.connection, 10_000, "command.get", {"id": "never"})
+        elected.service.call(world.connection, 10_000, "command.get", {"id": "never", "consistency": "stale"})
         assert world.connection.errors[10_000].code == "NOT_LEADER"
+        elected.service.call(world.connection, 10_001, "command.get", {"id": "never"})
+        world.advance(0.0005)
+        assert 10_001 not in world.connection.errors, "answered before the barrier"
         world.active_leader()
-        assert code(elected, "never") == "NOT_FOUND"
+        assert world.connection.errors[10_001].code == code(elected, "never") == "NOT_FOUND"
 
 
 def test_a_question_with_a_bug_is_answered_and_ends_nothing() -> None:
@@ -491,8 +497,8 @@ def test_a_question_with_a_bug_is_answered_and_ends_nothing() -> None:
         def broken(*_: Any) -> Any:
             raise KeyError("bug")
 
-        leader.service._queries["broken"] = broken
-        leader.service._slow_queries["slow"] = broken
+        leader.service.desk.queries["broken"] = broken
+        leader.service.desk.slow_queries["slow"] = broken
         for method in ("broken", "slow"):
             request = world.call(leader, method)
             world.advance(0.01)
