@@ -45,7 +45,7 @@ _COLUMNS = (
 )
 @click.argument("files", metavar="FILE…", nargs=-1, required=True)
 @click.option(
-    "--steps", type=click.IntRange(1), metavar="N", help="Bound on the search at each key. Default: two million."
+    "--steps", type=click.IntRange(1), metavar="N", help="Bound on the search at each key. Default: five million."
 )
 @click.pass_context
 def check(ctx: click.Context, files: tuple[str, ...], steps: int | None) -> None:

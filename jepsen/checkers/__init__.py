@@ -19,7 +19,7 @@ from .models.model import Model
 from .models.register import Register
 from .operation import Answer, ApplyValue, CasValue, Operation, Status, describe, identity_of
 from .search import Verdict
-from .settle import Contradiction, Disagreement, contradictions, settle
+from .settling import Contradiction, Disagreement, contradictions, settle
 
 __all__ = [
     "STEPS_MAX",

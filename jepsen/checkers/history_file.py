@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from math import isinf
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -126,11 +127,17 @@ def _of_strings(operations: Sequence[Operation]) -> bool:
 
 def _object(line: bytes) -> Mapping[str, Any]:
     try:
-        value = json.loads(line.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=_pairs)
+        value = json.loads(
+            line.decode("utf-8"), parse_constant=_no_constant, parse_float=_float, object_pairs_hook=_pairs
+        )
+        if b"\\u" in line:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeDecodeError as error:
         raise _Malformed(f"not UTF-8: byte {error.start + 1} of the line") from error
     except json.JSONDecodeError as error:
         raise _Malformed(f"not JSON: {error.msg} at column {error.colno}") from error
+    except UnicodeEncodeError as error:
+        raise _Malformed("a lone surrogate is in it, no valid text") from error
     except RecursionError as error:
         raise _Malformed("not JSON that can be read: nested too deeply") from error
     except _Malformed:
@@ -144,6 +151,13 @@ def _object(line: bytes) -> Mapping[str, Any]:
 
 def _no_constant(name: str) -> NoReturn:
     raise _Malformed(f"not JSON: {name} is no number")
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if isinf(value):
+        raise _Malformed(f"not JSON that can be read: {text} is too large")
+    return value
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

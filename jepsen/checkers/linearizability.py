@@ -14,7 +14,7 @@ from .search import Verdict, search
 from .validation import problems
 from .values import freeze
 
-STEPS_MAX = 2_000_000
+STEPS_MAX = 5_000_000
 """How often an operation is tried in a state, at one key, before the verdict is unknown."""
 
 

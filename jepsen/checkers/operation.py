@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
+from math import inf
 from typing import NamedTuple
 
 from ...raft.core.token import FencingToken
@@ -81,6 +82,14 @@ Identity = tuple[int | str, int | str, int]
 def identity_of(operation: Operation) -> Identity:
     """``(process, key, invoke)``: a process has one operation at a time under way at a key."""
     return operation.process, operation.key, operation.invoke
+
+
+def own_order(operation: Operation) -> tuple[int, float]:
+    """Sorts the operations of one process: one of which it did not hear the end is before what it began at the same
+    moment. Those that it made in no time stay as they were recorded."""
+    if operation.return_ is None or operation.status is Status.INFO:
+        return operation.invoke, -inf
+    return operation.invoke, operation.return_
 
 
 def describe(operation: Operation) -> str:

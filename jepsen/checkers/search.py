@@ -26,7 +26,7 @@ from math import inf
 from typing import NamedTuple
 
 from .models.model import IMPOSSIBLE, Model
-from .operation import Operation, Status
+from .operation import Operation, Status, own_order
 
 
 class Verdict(StrEnum):
@@ -63,13 +63,13 @@ def search(operations: Sequence[Operation], model: Model, steps_max: int) -> Fou
 
     ``steps_max`` bounds how often an operation is tried in a state.
     """
-    return _Search(operations, model.narrowed(operations), steps_max).run()
+    return _Search(*model.narrowed(operations), steps_max).run()
 
 
 class _Search:
     """Nodes of the list: ``i`` is the call of operation i, ``n + i`` its return, ``2n`` both ends."""
 
-    def __init__(self, operations: Sequence[Operation], model: Model, steps_max: int) -> None:
+    def __init__(self, model: Model, operations: Sequence[Operation], steps_max: int) -> None:
         self._operations = operations
         self._model = model
         self._steps_max = steps_max
@@ -227,10 +227,10 @@ def _own_order(operations: Sequence[Operation]) -> list[int]:
     one that the same process had ended at the very moment when it began this one."""
     after = [0] * len(operations)
     latest: dict[int | str, int] = {}
-    order = sorted(range(len(operations)), key=lambda i: operations[i].invoke)
-    for i in order:
+    for i in sorted(range(len(operations)), key=lambda i: own_order(operations[i])):
         operation = operations[i]
-        if operation.status is Status.FAIL:
+        # The times of a DONE are those of the log, not of its process.
+        if operation.status in (Status.FAIL, Status.DONE):
             continue
         before = latest.get(operation.process)
         if before is not None and operations[before].return_ == operation.invoke:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from .models.model import Model
-from .operation import Operation, Status, as_text, describe
+from .operation import Operation, Status, as_text, describe, own_order
 from .values import freeze
 
 
@@ -54,7 +54,8 @@ def _crowded(history: Sequence[Operation]) -> Iterator[Problem]:
 def _overlaps(history: Sequence[Operation]) -> Iterator[Problem]:
     """A process does one thing after the other, at one key. After an unknown outcome it may go on: that
     operation is then concurrent with its own later ones, because it may still take effect."""
-    order = sorted(range(len(history)), key=lambda place: (history[place].invoke, place))
+    recorded = [place for place, operation in enumerate(history) if operation.status is not Status.DONE]
+    order = sorted(recorded, key=lambda place: own_order(history[place]))
     latest: dict[tuple[int | str, int | str], Operation] = {}
     found = []
     for place in order:

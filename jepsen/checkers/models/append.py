@@ -67,19 +67,18 @@ class Append:
             return "`value` appended to a string is no string"
         return ""
 
-    def narrowed(self, operations: Sequence[Operation]) -> Model:
+    def narrowed(self, operations: Sequence[Operation]) -> tuple[Model, Sequence[Operation]]:
         possible = [operation for operation in operations if operation.status is not Status.FAIL]
         replaced = [operation for operation in possible if operation.op == "write"]
         others = [operation for operation in possible if operation.op != "write"]
         if replaced and not _first(replaced, others):
-            return self
+            return self, operations
         read = [
             self._whole(operation.out)
             for operation in others
             if operation.op == "read" and operation.status is Status.OK
         ]
-        # What is written at first may be longer than what is read later: that is a state like others.
-        return Append(self._kind, max(read, key=len, default=self._empty))
+        return Append(self._kind, max(read, key=len, default=self._empty)), operations
 
     def shown(self, state: Hashable) -> object:
         return thawed(state)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
@@ -17,6 +18,13 @@ class FenceState(NamedTuple):
     applied: frozenset[str | int]
 
 
+class Alone(NamedTuple):
+    """In place of an :class:`ApplyValue` whose operation id no other operation bears: nobody can tell whether
+    it was remembered."""
+
+    rank: tuple[int, int]
+
+
 class Fenced:
     """The fence is asked before the memory of ids: a stale leader hears *stale* about its own finished
     operation too. Equal tokens pass, a higher one is stored whether or not the id is new
@@ -28,14 +36,15 @@ class Fenced:
 
     def step(self, state: Hashable, operation: Operation) -> Hashable:
         assert isinstance(state, FenceState)
-        assert isinstance(operation.value, ApplyValue)
-        token, idem = operation.value.rank, operation.value.idem
+        value = operation.value
+        assert isinstance(value, (ApplyValue, Alone))
+        token, known, applied = value.rank, False, state.applied
+        if isinstance(value, ApplyValue):
+            known, applied = value.idem in applied, applied | {value.idem}
         if token < state.token:
             answer, after = Answer.STALE, state
-        elif idem in state.applied:
-            answer, after = Answer.DUPLICATE, FenceState(token, state.applied)
         else:
-            answer, after = Answer.ACCEPTED, FenceState(token, state.applied | {idem})
+            answer, after = Answer.DUPLICATE if known else Answer.ACCEPTED, FenceState(token, applied)
         if operation.status is Status.OK and operation.out != answer:
             return IMPOSSIBLE
         return after
@@ -55,8 +64,15 @@ class Fenced:
             return f"`out` of an apply is one of {', '.join(Answer)}"
         return ""
 
-    def narrowed(self, operations: Sequence[Operation]) -> Model:
-        return self
+    def narrowed(self, operations: Sequence[Operation]) -> tuple[Model, Sequence[Operation]]:
+        values = [operation.value for operation in operations]
+        borne = Counter(value.idem for value in values if isinstance(value, ApplyValue))
+        return self, [
+            operation._replace(value=Alone(value.rank))
+            if isinstance(value, ApplyValue) and borne[value.idem] == 1
+            else operation
+            for operation, value in zip(operations, values, strict=True)
+        ]
 
     def shown(self, state: Hashable) -> object:
         assert isinstance(state, FenceState)

@@ -50,9 +50,10 @@ class Model(Protocol):
         """Why an operation, not frozen, is none of this object; empty when it is one."""
         ...
 
-    def narrowed(self, operations: Sequence[Operation]) -> Model:
-        """A model that gives the same verdict on just these operations (frozen, of one key, all of them)
-        and lets the search see sooner what leads nowhere. May be the model itself."""
+    def narrowed(self, operations: Sequence[Operation]) -> tuple[Model, Sequence[Operation]]:
+        """The same question, smaller: a model and operations, one for each of ``operations`` (frozen, of one
+        key, all of them), that have the same orders as answers. What nobody can tell apart is made one, and
+        what leads nowhere is seen sooner. May be model and operations as they are."""
         ...
 
     def shown(self, state: Hashable) -> object:

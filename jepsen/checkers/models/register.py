@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from enum import Enum
 
 from ..operation import CasValue, Operation, Status
 from ..values import Truth, thawed
 from .model import IMPOSSIBLE, Model
+
+
+class Unseen(Enum):
+    """The type of :data:`UNSEEN`."""
+
+    UNSEEN = "unseen"
+
+
+UNSEEN = Unseen.UNSEEN
+"""Stands for every value that was written and that no answer depends on."""
 
 
 class Register:
@@ -42,8 +53,19 @@ class Register:
             return "`out` of a cas is true or false"
         return ""
 
-    def narrowed(self, operations: Sequence[Operation]) -> Model:
-        return self
+    def narrowed(self, operations: Sequence[Operation]) -> tuple[Model, Sequence[Operation]]:
+        """Values that nobody read and no cas compared with are one to everybody."""
+        seen = {operation.out for operation in operations if operation.op == "read"}
+        seen |= {operation.value.from_ for operation in operations if isinstance(operation.value, CasValue)}
+
+        def smaller(operation: Operation) -> Operation:
+            if isinstance(operation.value, CasValue):
+                to = operation.value.to
+                return operation._replace(value=CasValue(operation.value.from_, to if to in seen else UNSEEN))
+            unseen = operation.op == "write" and operation.value not in seen
+            return operation._replace(value=UNSEEN) if unseen else operation
+
+        return self, [smaller(operation) for operation in operations]
 
     def shown(self, state: Hashable) -> object:
         return thawed(state)
