@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..core.configuration import Configuration
 from ..core.errors import CommandInvalid, NotFound, NotLeader
 from ..core.events import Role
 from ..core.progress import ProgressState
@@ -14,6 +15,7 @@ from ..outbox.codec import json_or_text
 from ..outbox.machine import OutboxMachine
 from ..outbox.operation import TERMINAL, Operation, OperationState
 from .loop import RaftLoop
+from .members import configuration_json
 from .reads import Consistency
 
 LIST_LIMIT_MAX = 1000
@@ -22,7 +24,7 @@ LIST_SCAN_MAX = 50_000
 
 
 class NodeQueries:
-    """``status``, ``command.get``, ``command.list`` and ``events``."""
+    """``status``, ``command.get``, ``command.list``, ``member.list`` and ``events``."""
 
     def __init__(
         self,
@@ -34,9 +36,11 @@ class NodeQueries:
         resources: Callable[[], dict[str, dict[str, Any]]],
         waiting_reason: Callable[[Operation], str],
         leader_address: Callable[[str], str],
+        addresses: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         """``identity`` goes into every status as it stands. ``links()`` and ``resources()`` describe
-        peers and resources; ``waiting_reason(operation)`` says why a command stands still."""
+        peers and resources; ``waiting_reason(operation)`` says why a command stands still;
+        ``addresses()`` are the peer addresses in use, by node id."""
         self._loop = loop
         self._machine = machine
         self._identity = identity
@@ -44,6 +48,7 @@ class NodeQueries:
         self._resources = resources
         self._waiting_reason = waiting_reason
         self._leader_address = leader_address
+        self._addresses = addresses
         self._started_at = loop.now()
 
     def methods(self) -> dict[str, Callable[[dict[str, Any]], Any]]:
@@ -51,6 +56,7 @@ class NodeQueries:
             "status": self.status,
             "command.get": self.command_get,
             "command.list": self.command_list,
+            "member.list": self.member_list,
             "events": self.events,
         }
 
@@ -76,6 +82,11 @@ class NodeQueries:
             "applied_index": self._loop.applier.last_applied,
             "writes": raft.write_sequence,
             "voters": list(raft.configuration.voters),
+            "learners": list(raft.configuration.learners),
+            "joint": raft.configuration.is_joint,
+            "transfer_to": "" if raft.transfer is None else raft.transfer.target,
+            "first_index": raft.log.first_index,
+            "snapshot_index": 0 if raft.snapshot is None else raft.snapshot.last_index,
             "peers": links,
             "resources": resources,
             "undefined": {
@@ -87,6 +98,34 @@ class NodeQueries:
             "longest_loop_lag_ms": self._loop.longest_lag_ns / 1e6,
             "uptime_s": (self._loop.now() - self._started_at) / 1e9,
             "pid": os.getpid(),
+        }
+
+    def member_list(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        """Who is in the cluster by the configuration in force here; how far each is, where this node leads."""
+        raft = self._loop.raft
+        configuration = raft.configuration
+        addresses, links = self._addresses(), self._links()
+        members = []
+        for node in configuration.members:
+            progress = raft.progress.get(node)
+            own = node == raft.node_id
+            members.append(
+                {
+                    "node": node,
+                    "part": _part(configuration, node),
+                    "leader": node == raft.leader,
+                    "address": configuration.address(node) or addresses.get(node, ""),
+                    "connected": None if own else bool(links.get(node, {}).get("connected")),
+                    "match_index": raft.durable_index if own else progress.match_index if progress else None,
+                    "behind": raft.log.last_index - progress.match_index if progress else None,
+                    "last_contact_s": (raft.now - progress.contact_at) / 1e9 if progress and progress.heard else None,
+                }
+            )
+        return {
+            "members": members,
+            "configuration": configuration_json(configuration),
+            "configuration_index": raft.configuration_index,
+            "committed": raft.configuration_index <= raft.commit_index,
         }
 
     def _last_leader(self) -> dict[str, Any] | None:
@@ -207,3 +246,10 @@ class NodeQueries:
                 if record.index > after
             ],
         }
+
+
+def _part(configuration: Configuration, node: str) -> str:
+    """What a member is, in a word. While the configuration is joint, a voter may be on its way in or out."""
+    if node in configuration.voters:
+        return "voter" if not configuration.is_joint or node in configuration.outgoing else "incoming voter"
+    return "outgoing voter" if node in configuration.outgoing else "learner"

@@ -141,15 +141,14 @@ class Transfers:
     """At most one transfer is under way; several may wait for its end."""
 
     def __init__(self) -> None:
-        self._waiting: list[TransferSink] = []
-        self._expires_at = NEVER
+        self._waiting: list[tuple[int, TransferSink]] = []
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def begun(self, sink: TransferSink, expires_at: int) -> None:
-        self._waiting.append(sink)
-        self._expires_at = min(self._expires_at, expires_at)
+        """``sink`` waits until another node leads, or this one for certain, monotonic nanoseconds at the most."""
+        self._waiting.append((expires_at, sink))
 
     def ended(self, end: TransferEnded) -> None:
         for sink in self._take():
@@ -165,17 +164,20 @@ class Transfers:
                 sink.done(change.leader, change.term)
 
     def deadline(self) -> int:
-        return self._expires_at
+        return min([expires_at for expires_at, _ in self._waiting], default=NEVER)
 
     def expire(self, now: int) -> None:
-        if self._expires_at <= now:
-            self.abandon()
+        expired = [sink for expires_at, sink in self._waiting if expires_at <= now]
+        if expired:
+            self._waiting = [each for each in self._waiting if each[0] > now]
+            for sink in expired:
+                sink.unknown()
 
     def abandon(self) -> None:
+        """The node stops."""
         for sink in self._take():
             sink.unknown()
 
     def _take(self) -> list[TransferSink]:
         waiting, self._waiting = self._waiting, []
-        self._expires_at = NEVER
-        return waiting
+        return [sink for _, sink in waiting]

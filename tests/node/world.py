@@ -27,7 +27,9 @@ from fencepost.raft.effects.policy import ActivationPolicy, RetryPolicy
 from fencepost.raft.effects.resources.memory import Effect, FakeResource, MemoryStore
 from fencepost.raft.effects.runtime import LocalRuntime
 from fencepost.raft.node.applier import Applier
+from fencepost.raft.node.handover import HandoverCalls
 from fencepost.raft.node.loop import RaftLoop
+from fencepost.raft.node.members import MemberCalls
 from fencepost.raft.node.plainlog import PlainLog
 from fencepost.raft.node.queries import NodeQueries
 from fencepost.raft.node.service import ClientService
@@ -47,6 +49,10 @@ OPTIONS = Options(
 )
 ACTIVATION = ActivationPolicy()
 POLICY = RetryPolicy(max_attempts=4, backoff_ns=50 * MILLISECOND, backoff_max_ns=2000 * MILLISECOND)
+
+
+def client_address(node: str) -> str:
+    return f"address-of-{node}"
 
 
 class FakeConnection:
@@ -130,6 +136,7 @@ class SimNode:
     def __init__(self, world: World, name: str, boot: int) -> None:
         self.name = name
         self.boot = boot
+        self._world = world
         self.process = ProcessLoop(world.loop)
         loop = as_event_loop(self.process)
         self.clock = SimClock(world.loop, offset_ns=world.random.randint(0, 1 << 40))
@@ -191,18 +198,25 @@ class SimNode:
             links=lambda: {peer: {"connected": True} for peer in world.disks if peer != name},
             resources=self.effects.status,
             waiting_reason=self.effects.waiting_reason,
-            leader_address=lambda node: f"address-of-{node}",
+            leader_address=client_address,
+            addresses=self.addresses,
         )
+        members = MemberCalls(self.loop, loop, leader_address=client_address, addresses=self.addresses)
+        self.handover = HandoverCalls(self.loop, loop, self.effects, leader_address=client_address)
         self.service = ClientService(
             loop=self.loop,
             machine=self.machine,
-            leader_address=lambda node: f"address-of-{node}",
+            leader_address=client_address,
             queries=queries.methods(),
-            slow_queries={"resource.fences": self.effects.fences},
+            slow_queries={"resource.fences": self.effects.fences, **members.methods(), **self.handover.methods()},
         )
         self.loop.observe(self.effects)
         self.loop.observe(self.service)
         self.process.call_soon(self.loop.start)
+
+    def addresses(self) -> dict[str, str]:
+        """Where peers are reached: configured for those who were there from the beginning, else as they were added."""
+        return {name: f"{name}:7001" for name in self._world.voters} | dict(self.raft.configuration.addresses)
 
     @property
     def resource(self) -> GatedResource:
@@ -433,10 +447,28 @@ class World:
         node.process.call_soon(node.service.propose, connection or self.connection, requests)
         return [request.request_id for request in requests]
 
-    def call(self, node: SimNode, method: str, **parameters: Any) -> int:
+    def call(self, node: SimNode, method: str, /, **parameters: Any) -> int:
         self._request_id += 1
         node.process.call_soon(node.service.call, self.connection, self._request_id, method, parameters)
         return self._request_id
+
+    def reply(self, node: SimNode, method: str, /, *, within_s: float = 5.0, **parameters: Any) -> Any:
+        """Ask a question and wait for the body of its answer."""
+        request = self.call(node, method, **parameters)
+        self.until(lambda: self.heard(request), within_s=within_s, what=f"an answer to {method}")
+        if request in self.connection.errors:
+            raise self.connection.errors[request]
+        return self.connection.replies[request]
+
+    def error(self, node: SimNode, method: str, /, *, within_s: float = 5.0, **parameters: Any) -> FencepostError:
+        """Ask a question and wait for the error that it is answered with."""
+        request = self.call(node, method, **parameters)
+        self.until(lambda: self.heard(request), within_s=within_s, what=f"an answer to {method}")
+        assert request not in self.connection.replies, self.connection.replies[request]
+        return self.connection.errors[request]
+
+    def heard(self, request: int) -> bool:
+        return request in self.connection.replies or request in self.connection.errors
 
     def answered(self, requests: list[int]) -> bool:
         return all(request in self.connection.answers for request in requests)
