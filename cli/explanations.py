@@ -108,6 +108,25 @@ _CATALOGUE: dict[str, tuple[str, str]] = {
         """A limit on requests under way is reached. Nothing was committed. Repeat it with the same operation id, or
         send less at once (--window).""",
     ),
+    "TOO_LARGE": (
+        "an entry is larger than the log takes",
+        """Nothing was committed. Put what is large somewhere else, and its address into the command.""",
+    ),
+    "CHANGE_REFUSED": (
+        "that change of members is not possible",
+        """Nothing was changed. The message says why: the node is a member already, was removed (ids are not used
+        again), or no voter would be left. `fencepost member list` shows who is in the cluster.""",
+    ),
+    "NOT_CAUGHT_UP": (
+        "the node cannot be made a voter yet",
+        """Nothing was changed. A voter that lacks the log, or is not there, would cost the cluster its majority.
+        The message says how far behind it is and when it was last heard of. Start it, wait, and repeat.""",
+    ),
+    "TRANSFER_REFUSED": (
+        "leadership was not handed over",
+        """The leader serves on. The message says why: no other voter was heard of lately, another transfer is under
+        way, or the target did not take over in time. Repeat it, or name another node.""",
+    ),
     "LEADERSHIP_LOST": (
         "leadership changed before the entry was committed",
         """Another leader's entry stands where this one would have been: it was certainly not committed. Repeat it

@@ -177,6 +177,38 @@ class Busy(ClientError):
     exit_code = 4
 
 
+class TooLarge(ClientError):
+    """An entry holds more than ``Options.entry_bytes_max``. Certainly not committed."""
+
+    code = "TOO_LARGE"
+    outcome = Outcome.REFUSED
+    exit_code = 2
+
+
+class ChangeRefused(ClientError):
+    """That change of members leads nowhere from here. Nothing was changed."""
+
+    code = "CHANGE_REFUSED"
+    outcome = Outcome.REFUSED
+    exit_code = 6
+
+
+class NotCaughtUp(ClientError):
+    """A node that lacks too much of the log, or was not heard of lately, is not made a voter yet (S28)."""
+
+    code = "NOT_CAUGHT_UP"
+    outcome = Outcome.RETRY
+    exit_code = 4
+
+
+class TransferRefused(ClientError):
+    """Leadership was not handed over, and this leader serves on."""
+
+    code = "TRANSFER_REFUSED"
+    outcome = Outcome.RETRY
+    exit_code = 4
+
+
 class LeadershipLost(ClientError):
     """Another entry was committed in the place of this one: certainly not committed."""
 

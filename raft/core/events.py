@@ -289,7 +289,7 @@ class Refused(NamedTuple):
 
     code: str
     """``NOT_LEADER``, ``BUSY`` or ``TOO_LARGE``; of a transfer or a change of members also
-    ``CHANGE_REFUSED``, ``NOT_CAUGHT_UP`` or ``TRANSFER_REFUSED``."""
+    ``CHANGE_REFUSED`` (as things stand, for good), ``NOT_CAUGHT_UP`` (not yet) or ``TRANSFER_REFUSED``."""
     leader: str
     """The leader this node follows, or the empty string."""
     detail: str = ""

@@ -54,6 +54,7 @@ class Summary(NamedTuple):
     durable_sequence: int
     apply_reported: int
     configuration: Configuration
+    quorum_contact: int
 
 
 def summarize(state: RaftState) -> Summary:
@@ -72,6 +73,7 @@ def summarize(state: RaftState) -> Summary:
         state.durable_sequence,
         state.apply_reported,
         state.configuration,
+        state.quorum_contact,
     )
 
 
@@ -208,8 +210,19 @@ def check_step(before: Summary, state: RaftState, event: Event, effects: Effects
         _check_send(before, state, send)
     if effects.chunks and state.role is not Role.LEADER:
         raise AssertionError(f"a {state.role} sends a snapshot")
-    renews = effects.chunks or any(isinstance(send.message, AppendEntries) for send in effects.sends)
-    if renews and state.lost_quorum():
+    if effects.chunks or any(isinstance(send.message, AppendEntries) for send in effects.sends):
+        _check_renewing(before, state, event)
+
+
+def _check_renewing(before: Summary, state: RaftState, event: Event) -> None:
+    """Nothing that renews followers without contact with a quorum (S30)."""
+    if state.role is Role.LEADER:
+        contact = state.quorum_contact
+    elif isinstance(event, Receive):
+        return  # The last words of a leader that is removed: the contact may have come with the message.
+    else:
+        contact = before.quorum_contact
+    if state.options.check_quorum and state.now - min(contact, state.now) >= state.options.election_timeout:
         raise AssertionError("renewed followers without contact with a quorum")
 
 

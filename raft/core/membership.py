@@ -36,7 +36,7 @@ def handle_change_configuration(state: RaftState, event: ChangeConfiguration) ->
         return
     why_not = _why_not_now(state)
     if why_not:
-        state.out.proposed = Refused("CHANGE_REFUSED", state.leader, why_not)
+        state.out.proposed = Refused("BUSY", state.leader, why_not)
         return
     try:
         made = _next_configuration(state.configuration, event.changes, event.transition)
