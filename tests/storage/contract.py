@@ -273,15 +273,19 @@ def a_peers_instance_is_remembered_after_a_crash(world: World) -> None:
 
 def reading_changes_nothing_and_needs_no_lock(world: World) -> None:
     def everything(path: Path) -> dict[str, bytes]:
-        return {name: world.disk.read(path / name) for name in sorted(world.disk.list_directory(path)) if name != "log"}
+        return {
+            name: world.disk.read(path / name)
+            for name in sorted(world.disk.list_directory(path))
+            if name not in ("log", "snapshots")
+        }
 
     with opened(world) as log:
         log.wait(log.write(entries(1, 3), hard_state=HardState(1, "n1")))
         world = world.crash()
     directory = open_directory(world.disk, world.root)
-    before = everything(world.root), everything(world.root / "log")
+    before = everything(world.root), everything(world.root / "log"), everything(world.root / "snapshots")
     found = read_log(world.root, world.disk)
-    assert (everything(world.root), everything(world.root / "log")) == before
+    assert (everything(world.root), everything(world.root / "log"), everything(world.root / "snapshots")) == before
     assert found == (HardState(1, "n1"), entries(1, 3), 0, 0, 0, 0)
     directory.close()
 

@@ -11,7 +11,7 @@ import pytest
 
 from fencepost.raft.core.errors import StorageCorrupt
 from fencepost.raft.core.events import Persist
-from fencepost.storage import chain, log_store, recovery, segments
+from fencepost.storage import chain, log_store, recovery
 from fencepost.storage.standing import Standing
 
 from .crashes import Aftermath, crash_at_every_step
@@ -21,13 +21,6 @@ from .world import open_log, recover
 
 SEGMENT_BYTES = 2500
 """Three or four records."""
-
-
-@pytest.fixture(autouse=True)
-def short_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Less space in advance: every image of the disk is a copy of it."""
-    monkeypatch.setattr(segments, "AHEAD_BYTES", 2048)
-    monkeypatch.setattr(segments, "_ZEROS", bytes(2048))
 
 
 def aftermaths_of_a_life(seed: int, writes: int) -> tuple[list[Aftermath], list[Told]]:

@@ -17,7 +17,7 @@ import pytest
 
 from fencepost.raft.core.entry import Entry, HardState, Snapshot
 from fencepost.raft.core.errors import StorageCorrupt
-from fencepost.storage import segments, snapshot_files, snapshots, statefiles
+from fencepost.storage import snapshot_files, snapshots, statefiles
 from fencepost.storage.log_store import FileLogStore
 from fencepost.storage.recovery import Recovered
 from fencepost.storage.snapshots import FileSnapshotStore, check_log_follows
@@ -29,13 +29,6 @@ from .world import ROOT, Log, entries, label, label_of, open_directory, open_log
 SEEDS = (1, 2, 3)
 ACTS = 90
 SEGMENT_BYTES = 2500
-
-
-@pytest.fixture(autouse=True)
-def short_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Less space in advance: every image of the disk is a copy of it."""
-    monkeypatch.setattr(segments, "AHEAD_BYTES", 2048)
-    monkeypatch.setattr(segments, "_ZEROS", bytes(2048))
 
 
 def term_of(index: int) -> int:
