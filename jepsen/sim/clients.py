@@ -7,15 +7,16 @@ is the last word. Its connections belong to one process of a node, and end with 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from enum import StrEnum
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...raft.core.errors import FencepostError
+from ...raft.core.errors import FencepostError, NotLeader
+from ...raft.core.errors import Outcome as OutcomeOf
 from ...raft.core.options import MILLISECOND, SECOND
 from ...raft.outbox.codec import Command, encode
 from ...raft.outbox.operation import OperationState
 from ...raft.ports import Answer, AnswerStatus, ProposeRequest, SubmitRequest, Wait
+from .jobs import Fate, Invocation, Job, Kind, Reply
 from .node import SimNode, node_at
 
 if TYPE_CHECKING:
@@ -26,85 +27,6 @@ PATIENCE_NS = 3 * SECOND
 PAUSE_NS = 50 * MILLISECOND
 """Between two questions, at most: doubled with each that brought nothing, up to ``PAUSE_MAX_NS``."""
 PAUSE_MAX_NS = 1 * SECOND
-
-
-class Kind(StrEnum):
-    SUBMIT = "submit"
-    """A command of the outbox."""
-    PROPOSE = "propose"
-    """An entry of the plain log."""
-
-
-class Fate(StrEnum):
-    """What a client knows of a thing in the end."""
-
-    OPEN = "open"
-    DONE = "done"
-    """The answer says how it stands."""
-    REFUSED = "refused"
-    """Certainly not executed, and it never will be."""
-    UNKNOWN = "unknown"
-    """It may have been executed; nobody will know better by asking again."""
-    GIVEN_UP = "given up"
-    """The client was stopped before it heard the end."""
-
-
-class Invocation:
-    """One request to one process. Times are nanoseconds of the world."""
-
-    __slots__ = ("answer", "answered_ns", "boot", "job", "node", "request_id", "sent_ns")
-
-    def __init__(self, job: Job, request_id: int, node: str, boot: int, sent_ns: int) -> None:
-        self.job = job
-        self.request_id = request_id
-        self.node = node
-        self.boot = boot
-        """0: there was no process, and the connection was refused."""
-        self.sent_ns = sent_ns
-        self.answered_ns = 0
-        """When it was answered or given up; 0: neither yet."""
-        self.answer: Answer | None = None
-
-    def __repr__(self) -> str:
-        return f"<request {self.request_id} of {self.job.name} to {self.node}/{self.boot}: {self.answer}>"
-
-
-class Job:
-    """One thing that a client wants done, from the first request to the last answer."""
-
-    __slots__ = (
-        "begun_ns", "client", "data", "ended_ns", "fate", "final", "kind", "lane", "name", "payload", "resource",
-        "then", "tries", "wait",
-    )  # fmt: skip
-
-    def __init__(
-        self, client: str, kind: Kind, name: str, resource: str, lane: str, payload: bytes, wait: Wait, data: bytes
-    ) -> None:
-        self.client = client
-        self.kind = kind
-        self.name = name
-        """The operation id of a command; of a proposal what tells it from others in the history."""
-        self.resource = resource
-        self.lane = lane
-        self.payload = payload
-        self.wait = wait
-        self.data = data
-        self.tries: list[Invocation] = []
-        self.begun_ns = 0
-        self.ended_ns = 0
-        """0: it has not ended."""
-        self.fate = Fate.OPEN
-        self.final: Answer | None = None
-        """The answer that ended it."""
-        self.then: Callable[[], None] | None = None
-        """Called once, when it has ended."""
-
-    @property
-    def done(self) -> bool:
-        return self.fate is Fate.DONE
-
-    def __repr__(self) -> str:
-        return f"<{self.kind} {self.name} of {self.client}: {self.fate}, {len(self.tries)} tries, {self.final}>"
 
 
 class SimConnection:
@@ -118,10 +40,10 @@ class SimConnection:
         self.client.way_back(self, answers)
 
     def reply(self, request_id: int, body: Any) -> None:
-        self.client.replies[request_id] = body
+        self.client.way_back(self, [Reply(request_id, body, None)])
 
     def reply_error(self, request_id: int, error: FencepostError) -> None:
-        self.client.replies[request_id] = error
+        self.client.way_back(self, [Reply(request_id, None, error)])
 
 
 class Client:
@@ -132,7 +54,6 @@ class Client:
         self.name = name
         self.job: Job | None = None
         self.jobs: list[Job] = []
-        self.replies: dict[int, Any] = {}
         self.leader_hint = ""
         self._connection: SimConnection | None = None
         self._invocation: Invocation | None = None
@@ -154,11 +75,24 @@ class Client:
         """Have a command executed. ``at`` is the node that is asked first; else the client looks for the leader."""
         resource = resource or next(iter(self.world.resources))
         data = encode(Command(operation_id, resource, effect, lane, payload))
-        return self._begin(Job(self.name, Kind.SUBMIT, operation_id, resource, lane, payload, wait, data), at)
+        job = Job(
+            self.name, Kind.SUBMIT, operation_id, data=data, resource=resource, lane=lane, payload=payload, wait=wait
+        )
+        return self._begin(job, at)
 
     def propose(self, name: str, data: bytes, *, at: str = "") -> Job:
-        """Have an entry put into the plain log."""
-        return self._begin(Job(self.name, Kind.PROPOSE, name, "", "", data, Wait.COMMITTED, data), at)
+        """Have an entry applied by the embedder's machine (``registers`` makes them)."""
+        return self._begin(Job(self.name, Kind.PROPOSE, name, data=data), at)
+
+    def read(self, key: str, *, consistency: str = "linearizable", at: str = "", name: str = "") -> Job:
+        """Read a register or a list: ``linearizable``, ``lease`` or ``stale``. Any node may be asked."""
+        parameters = {"key": key, "consistency": consistency}
+        job = Job(self.name, Kind.READ, name or f"read {key}", method="registers.read", parameters=parameters)
+        return self._begin(job, at)
+
+    def call(self, method: str, *, at: str = "", **parameters: Any) -> Job:
+        """Ask any question that a node answers. Not asked again if its end is unknown."""
+        return self._begin(Job(self.name, Kind.CALL, method, method=method, parameters=parameters), at)
 
     def _begin(self, job: Job, at: str) -> Job:
         if self.job is not None:
@@ -208,14 +142,13 @@ class Client:
         world.outside.call_after_ns(PATIENCE_NS, self._unanswered, invocation)
         if name in world.clients_cut:
             return
-        service, loop = node.service, node.process.loop
+        service, send, way_ns = node.service, node.process.loop.call_after_ns, world.client_way_ns()
         if job.kind is Kind.SUBMIT:
-            request = SubmitRequest(request_id, int(job.wait), job.data)
-            loop.call_after_ns(world.client_way_ns(), service.submit, connection, [request])
+            send(way_ns, service.submit, connection, [SubmitRequest(request_id, int(job.wait), job.data)])
+        elif job.kind is Kind.PROPOSE:
+            send(way_ns, service.propose, connection, [ProposeRequest(request_id, job.data)])
         else:
-            loop.call_after_ns(
-                world.client_way_ns(), service.propose, connection, [ProposeRequest(request_id, job.data)]
-            )
+            send(way_ns, service.call, connection, request_id, job.method, job.parameters)
 
     def _close(self) -> None:
         connection, self._connection = self._connection, None
@@ -224,7 +157,7 @@ class Client:
             node = connection.node
             node.process.loop.call_after_ns(self.world.client_way_ns(), node.service.closed, connection)
 
-    def way_back(self, connection: SimConnection, answers: list[Answer]) -> None:
+    def way_back(self, connection: SimConnection, answers: Sequence[Answer | Reply]) -> None:
         """A node has answered."""
         world = self.world
         if connection.node.name not in world.clients_cut:
@@ -232,7 +165,7 @@ class Client:
 
     # -- hearing ------------------------------------------------------------------------------------
 
-    def _hear(self, connection: SimConnection, answers: list[Answer]) -> None:
+    def _hear(self, connection: SimConnection, answers: Sequence[Answer | Reply]) -> None:
         if connection is not self._connection:
             return
         for answer in answers:
@@ -251,19 +184,21 @@ class Client:
         self._close()
         self.leader_hint = ""
         job = invocation.job
-        if job.kind is Kind.PROPOSE and invocation.boot:
+        if job.kind in (Kind.PROPOSE, Kind.CALL) and invocation.boot:
             self._end(job, Fate.UNKNOWN, None)
         else:
             self._ask_later(job)
 
-    def _answered(self, invocation: Invocation, answer: Answer) -> None:
-        world, job = self.world, invocation.job
+    def _answered(self, invocation: Invocation, answer: Answer | Reply) -> None:
         invocation.answer = answer
-        invocation.answered_ns = world.agenda.now_ns
-        world.trace.mix(world.agenda.now_ns, -3, answer.request_id, answer.status, answer.index)
-        for hook in world.hooks.on_answered:
+        invocation.answered_ns = self.world.agenda.now_ns
+        for hook in self.world.hooks.on_answered:
             hook(invocation, answer)
-        status = answer.status
+        if isinstance(answer, Reply):
+            self._replied(invocation, answer)
+            return
+        self.world.trace.mix(self.world.agenda.now_ns, -3, answer.request_id, answer.status, answer.index)
+        job, status = invocation.job, answer.status
         if status == AnswerStatus.DONE:
             self.leader_hint = invocation.node
             self._end(job, Fate.DONE, answer)
@@ -275,12 +210,25 @@ class Client:
             self.leader_hint = node_at(answer.detail) if answer.code == "NOT_LEADER" else ""
             self._ask_later(job)
 
+    def _replied(self, invocation: Invocation, reply: Reply) -> None:
+        """A question was answered. A read changes nothing, and may always be asked again."""
+        job, error = invocation.job, reply.error
+        self.world.trace.mix(self.world.agenda.now_ns, -5, reply.request_id, error is None)
+        if error is None:
+            self._end(job, Fate.DONE, reply)
+        elif job.kind is Kind.READ or error.outcome is OutcomeOf.RETRY:
+            if isinstance(error, NotLeader):
+                self.leader_hint = ""
+            self._ask_later(job)
+        else:
+            self._end(job, Fate.UNKNOWN if error.outcome is OutcomeOf.UNKNOWN else Fate.REFUSED, reply)
+
     def _ask_later(self, job: Job) -> None:
         pause_ns = int(self.world.random.random() * self._pause_ns) + MILLISECOND
         self._pause_ns = min(2 * self._pause_ns, PAUSE_MAX_NS)
         self.world.outside.call_after_ns(pause_ns, self._ask, job)
 
-    def _end(self, job: Job, fate: Fate, answer: Answer | None) -> None:
+    def _end(self, job: Job, fate: Fate, answer: Answer | Reply | None) -> None:
         job.fate = fate
         job.final = answer
         job.ended_ns = self.world.agenda.now_ns

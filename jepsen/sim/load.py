@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...raft.core.options import SECOND
 from ...raft.ports import Guarantee, Wait
-from .clients import Client, Job
+from .clients import Client
+from .jobs import Job
+from .registers import append, cas, write
 
 if TYPE_CHECKING:
     from .world import World
@@ -19,7 +21,13 @@ class LoadSettings(NamedTuple):
     think_ns: int = 4 * SECOND
     """Between the end of one thing and the next, on average: evenly from nothing to twice this."""
     proposals: float = 0.2
-    """The share of plain proposals; the others are commands."""
+    """The share of writes, cas and appends of registers and lists."""
+    reads: float = 0.1
+    """The share of reads of these; what is left are commands."""
+    keys: int = 2
+    """So many registers and as many lists."""
+    consistencies: Sequence[str] = ("linearizable",)
+    """Of reads, one of these at a time."""
     lanes: int = 3
     """Commands go into one of so many lanes of their resource, or as often as into any of them into none."""
     committed: float = 0.2
@@ -66,20 +74,41 @@ class Load:
         random = world.random.random
         self._count += 1
         name = f"{client.name}-{self._count}"
-        if random() < settings.proposals:
-            job = client.propose(name, name.encode())
+        drawn = random()
+        if drawn < settings.proposals:
+            job = client.propose(name, self._proposal())
+        elif drawn < settings.proposals + settings.reads:
+            consistency = settings.consistencies[int(random() * len(settings.consistencies))]
+            at = world.names[int(random() * len(world.names))] if random() < 0.5 else ""
+            job = client.read(self._key("rl"[int(random() * 2)]), consistency=consistency, at=at, name=name)
         else:
-            resources = settings.resources or list(world.resources)
-            resource = resources[int(random() * len(resources))]
-            lane = int(random() * (settings.lanes + 1))
-            # Behind a command in doubt a lane stands still, and whoever waits for its end waits for ever.
-            may_stand = bool(lane) and world.resources[resource].spec.guarantee is not Guarantee.FENCED
-            job = client.submit(
-                name,
-                resource=resource,
-                lane=f"lane{lane}" if lane else "",
-                payload=b'{"amount":%d}' % self._count,
-                wait=Wait.COMMITTED if may_stand or random() < settings.committed else Wait.DONE,
-            )
+            job = self._command(client, name)
         self.jobs.append(job)
         job.then = partial(self._think, client)
+
+    def _key(self, letter: str) -> str:
+        return f"{letter}{int(self.world.random.random() * self.settings.keys)}"
+
+    def _proposal(self) -> bytes:
+        drawn = self.world.random.random()
+        if drawn < 0.4:
+            return append(self._key("l"), self._count)
+        if drawn < 0.8:
+            return write(self._key("r"), self._count)
+        return cas(self._key("r"), int(self.world.random.random() * (self._count + 1)), self._count)
+
+    def _command(self, client: Client, name: str) -> Job:
+        world, settings = self.world, self.settings
+        random = world.random.random
+        resources = settings.resources or list(world.resources)
+        resource = resources[int(random() * len(resources))]
+        lane = int(random() * (settings.lanes + 1))
+        # Behind a command in doubt a lane stands still, and whoever waits for its end waits for ever.
+        may_stand = bool(lane) and world.resources[resource].spec.guarantee is not Guarantee.FENCED
+        return client.submit(
+            name,
+            resource=resource,
+            lane=f"lane{lane}" if lane else "",
+            payload=b'{"amount":%d}' % self._count,
+            wait=Wait.COMMITTED if may_stand or random() < settings.committed else Wait.DONE,
+        )

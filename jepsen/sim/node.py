@@ -6,6 +6,7 @@ Simulated: process, clock, disk, network, and the way to the resources.
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -17,18 +18,22 @@ from ...raft.core.step import Raft
 from ...raft.effects.coordinator import EffectsCoordinator
 from ...raft.node.applier import Applier
 from ...raft.node.loop import RaftLoop
-from ...raft.node.plainlog import PlainLog
 from ...raft.node.queries import NodeQueries
 from ...raft.node.service import ClientService
+from ...raft.node.snapshots import SnapshotKeeper
 from ...raft.outbox.machine import OutboxMachine
 from ...storage.identity import DataDirectory
 from ...storage.log_store import FileLogStore
+from ...storage.snapshots import FileSnapshotStore, check_log_follows
 from ...transport.acquaintances import Acquaintances
 from ...transport.handshake import LocalNode
 from .clock import SimClock
 from .effects import ResourceClient, SimRuntime
 from .logwriter import LogWriter
+from .members import PeerList
 from .process import Process
+from .registers import Registers
+from .runner import SimRunner
 from .transport import SimTransport
 
 if TYPE_CHECKING:
@@ -66,7 +71,10 @@ class SimNode:
             entropy=world.random.randbytes,
         )
         self.boot = directory.boot
+        snapshots = FileSnapshotStore.open(directory)
+        newest = snapshots.newest()
         store, recovered = FileLogStore.open(directory, segment_bytes=world.disk_settings.segment_bytes)
+        check_log_follows(directory.snapshots_path, newest, recovered)
         self.writer = LogWriter(store, process.thread(), host, on_sync=self._synced)
         self.raft = SimRaft(
             node_id=host.name,
@@ -77,17 +85,26 @@ class SimNode:
             options=world.options,
             between=world.between,
             now=clock.monotonic_ns(),
+            snapshot=newest,
+            previous_index=recovered.previous_index,
+            previous_term=recovered.previous_term,
         )
         self.raft.watched_by(world, self)
         self.machine = OutboxMachine()
-        self.plain = PlainLog()
-        self.applier = SimApplier({EntryKind.OUTBOX: self.machine, EntryKind.EMBEDDED: self.plain})
+        self.registers = Registers()
+        self.applier = SimApplier({EntryKind.OUTBOX: self.machine, EntryKind.EMBEDDED: self.registers})
         self.applier.watched_by(world, self)
+        if newest is not None:
+            self.applier.adopt(self.applier.prepare(snapshots.contents(newest)), newest.last_index)
         self.loop = RaftLoop(
             raft=self.raft, log_store=self.writer, applier=self.applier, clock=clock, loop=process.loop
         )
         self._compose_effects()
         self._compose_transport()
+        self.runner = SimRunner(process.loop, process.thread(), host)
+        self.loop.snapshots = SnapshotKeeper(
+            store=snapshots, applier=self.applier, runner=self.runner, loop=self.loop, send=self.transport.send
+        )
         self._compose_service()
 
     def _compose_effects(self) -> None:
@@ -121,6 +138,7 @@ class SimNode:
         acquaintances = Acquaintances(local, directory.known_instances(), directory.remember_instance, self.loop.fail)
         self.transport = SimTransport(self._world.network, self.process, local, acquaintances, self.loop)
         self.loop.transport = self.transport
+        self.peers = PeerList(self)
 
     def _compose_service(self) -> None:
         directory = self.directory
@@ -142,15 +160,17 @@ class SimNode:
             loop=self.loop,
             machine=self.machine,
             leader_address=client_address,
-            queries=queries.methods(),
+            queries={**queries.methods(), "registers.read": self.registers.read},
             slow_queries={"resource.fences": self.effects.fences},
         )
         self.loop.observe(self.effects)
         self.loop.observe(self.service)
+        self.loop.observe(self.peers)
 
     def start(self) -> None:
         """As the real start: listen and dial, then the first turn."""
-        self.transport.start({voter: f"{voter}:1" for voter in self.directory.voters if voter != self.name})
+        self.transport.start()
+        self.peers.follow()
         self.loop.start()
 
     def _synced(self, sequence: int) -> None:
@@ -162,6 +182,13 @@ class SimNode:
         except Exception as error:
             world.fail(error)
             raise
+
+    def state_hash(self) -> str:
+        """Of the state machines: equal on two nodes exactly if their states are equal (up to collision)."""
+        registers = sorted(self.registers.values.items())
+        known = hashlib.blake2b(self.machine.state_hash(), digest_size=16)
+        known.update(repr((self.registers.entries, registers)).encode())
+        return known.hexdigest()
 
     # -- what tests and checks look at --------------------------------------------------------------
 

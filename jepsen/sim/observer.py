@@ -15,7 +15,7 @@ from ...raft.core.messages import Message
 from ...raft.ports import Answer
 
 if TYPE_CHECKING:
-    from .clients import Invocation
+    from .jobs import Invocation, Reply
     from .node import SimNode
     from .resource import ResourceCall
 
@@ -56,7 +56,7 @@ class Observer:
     def on_invoked(self, invocation: Invocation) -> None:
         """A client has sent a request."""
 
-    def on_answered(self, invocation: Invocation, answer: Answer | None) -> None:
+    def on_answered(self, invocation: Invocation, answer: Answer | Reply | None) -> None:
         """A client has got its answer; None: it has given up waiting."""
 
 
@@ -79,7 +79,7 @@ class Hooks:
         self.on_applied: list[Callable[[SimNode, list[Entry], list[Any]], None]] = []
         self.on_resource: list[Callable[[ResourceCall], None]] = []
         self.on_invoked: list[Callable[[Invocation], None]] = []
-        self.on_answered: list[Callable[[Invocation, Answer | None], None]] = []
+        self.on_answered: list[Callable[[Invocation, Answer | Reply | None], None]] = []
 
     def add(self, observer: Observer) -> None:
         for name, callbacks in vars(self).items():

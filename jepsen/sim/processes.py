@@ -114,9 +114,10 @@ class Processes(Surroundings):
         node = host.node
         if node is not None:
             node.process.kill()
-            if node.writer.syncing:
-                host.disk.end_at(cut_at or self.random.randint(1, CUT_OPERATIONS_MAX), lambda: None)
-                node.writer.cut_off()
+            for busy, part in ((node.writer.syncing, node.writer), (node.runner.working, node.runner)):
+                if busy:
+                    host.disk.end_at(cut_at or self.random.randint(1, CUT_OPERATIONS_MAX), lambda: None)
+                    part.cut_off()
         self._left_behind(host, loss)
         if node is not None:
             self._gone(host, node, why, told=loss is Loss.NOTHING)
@@ -230,6 +231,7 @@ class Processes(Surroundings):
         host.syncs_hang = False
         if host.node is not None:
             host.node.writer.go_on()
+            host.node.runner.go_on()
 
 
 LOOK_EVERY_NS = 100_000

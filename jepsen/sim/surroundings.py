@@ -79,9 +79,9 @@ class Surroundings:
         """Nodes that clients do not reach, and that do not reach clients."""
         self._failure: BaseException | None = None
         self._stack = ExitStack()
-        voters = tuple(self.names)
+        self.first_members = tuple(self.names)
         for name in self.names:
-            self._add_host(name, voters)
+            self._add_host(name, self.first_members)
 
     def _add_host(self, name: str, voters: tuple[str, ...]) -> Host:
         host = self.hosts[name] = Host(name, len(self.hosts) + 1, voters, self.agenda, self.random, self.disk_settings)

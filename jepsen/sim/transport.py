@@ -32,18 +32,15 @@ class SimTransport:
         self.process = process
         self.loop = process.loop
         self.handler = handler
-        self.started = False
         self._network = network
         self._local = local
         self._acquaintances = acquaintances
         self._links: dict[str, Link] = {}
         self._client_addresses: dict[str, str] = {}
 
-    def start(self, peers: Mapping[str, str]) -> None:
-        """Listen, and begin to dial."""
-        self.started = True
+    def start(self) -> None:
+        """Listen. Whom to dial, ``set_peers`` says."""
         self._network.dialling.joined(self)
-        self.set_peers(peers)
 
     def set_peers(self, addresses: Mapping[str, str], *, retired: Collection[str] | None = None) -> None:
         """Dial these nodes and no others; ``retired`` are turned away. An address is nothing but a name here."""
@@ -56,8 +53,6 @@ class SimTransport:
             acquaintances.retired = frozenset(retired)
         else:
             acquaintances.retired = (acquaintances.retired | set(gone)) - set(names)
-        if not self.started:
-            return
         for name in gone:
             dialling.hang_up(self._links.pop(name), self)
         for name in names:

@@ -8,9 +8,13 @@ done to ``world.network``, to resources to ``world.resources[name]``, to a machi
 
 from __future__ import annotations
 
-from ...raft.core.events import Role
+from collections.abc import Callable
+
+from ...raft.core.configuration import Change, Configuration
+from ...raft.core.events import Role, Transition
 from ...raft.core.options import SECOND
 from .clients import Client
+from .members import Question
 from .node import SimNode
 from .processes import Processes
 
@@ -25,6 +29,55 @@ class World(Processes):
 
     _requests = 0
     _clients = 0
+
+    # -- members ------------------------------------------------------------------------------------
+
+    def add_node(self, name: str) -> None:
+        """A new machine with an empty disk, which knows the first members. :meth:`start` starts its node."""
+        if name in self.hosts:
+            raise AssertionError(f"there is a node {name}; ids are not used again")
+        self._add_host(name, self.first_members)
+        self.names.append(name)
+
+    def change_members(
+        self, *changes: Change, at: str = "", transition: Transition = Transition.AUTO, unchecked: bool = False
+    ) -> Question:
+        """Ask a node (else the leader) for a change of members; none ask for a joint configuration to be left."""
+        node = self._asked(at)
+        question = Question(self.now_ns, node.name)
+        self._ask(
+            node,
+            question,
+            lambda: node.loop.change_configuration(changes, question, transition=transition, unchecked=unchecked),
+        )
+        return question
+
+    def transfer(self, target: str = "", *, at: str = "") -> Question:
+        """Ask a node (else the leader) to hand its leadership to ``target``, or to whoever has the most of the log."""
+        node = self._asked(at)
+        question = Question(self.now_ns, node.name)
+        self._ask(node, question, lambda: node.loop.transfer_leadership(target, question))
+        return question
+
+    def campaign(self, name: str) -> None:
+        """Have a node begin an election now."""
+        node = self.node(name)
+        node.process.loop.call_soon(node.loop.campaign)
+
+    def step_down(self, name: str) -> None:
+        """Have a node give up leadership or candidacy."""
+        node = self.node(name)
+        node.process.loop.call_soon(node.loop.step_down, "somebody asked for it")
+
+    def _asked(self, at: str) -> SimNode:
+        node = self.node(at) if at else self.leader()
+        if node is None:
+            raise AssertionError("nobody leads, and nobody was named to be asked")
+        return node
+
+    def _ask(self, node: SimNode, question: Question, ask: Callable[[], None]) -> None:
+        node.process.at_death(question.died)
+        node.process.loop.call_soon(ask)
 
     def start_all(self) -> None:
         """Start every node that does not run."""
@@ -50,15 +103,28 @@ class World(Processes):
         self.run_until(look, within_ns=within_ns, what="an active leader")
         return found[0]
 
-    def settled(self) -> bool:
-        """Whether all processes have applied the same log to its end."""
+    def configuration(self) -> Configuration:
+        """The committed one, as the newest leader that runs knows it, or whoever else knows most."""
         nodes = self.up()
+        if not nodes:
+            raise AssertionError("no node runs")
+        knows = self.leader() or max(nodes, key=lambda node: (node.raft.commit_index, node.name))
+        return knows.raft.committed_configuration()
+
+    def members(self) -> list[SimNode]:
+        """The processes of those that receive the log."""
+        members = self.configuration().members
+        return [node for node in self.up() if node.name in members]
+
+    def settled(self) -> bool:
+        """Whether all members' processes have applied the same log to its end."""
+        nodes = self.members()
         ends = {node.raft.log.last_index for node in nodes} | {node.applier.last_applied for node in nodes}
         return len(ends) == 1
 
     def state_hashes(self) -> dict[str, str]:
-        """The outbox of every process, as a hash each: equal where equally much is applied."""
-        return {node.name: node.machine.state_hash().hex() for node in self.up()}
+        """The state machines of every member that runs, as a hash each: equal where equally much is applied."""
+        return {node.name: node.state_hash() for node in self.members()}
 
     # -- clients ------------------------------------------------------------------------------------
 
