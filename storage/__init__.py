@@ -5,9 +5,14 @@
 ``failures``        operating-system errors and damage as errors of the house's tree
 ``statefiles``      small checksummed files that are replaced as a whole
 ``records``         how one record is framed, and how damage is told from a torn tail
-``segments``        the files a log is made of, and the manifest that counts them
+``segments``        the files a log is made of
+``chain``           the manifest that counts them; making a new one, deleting old ones
+``standing``        where a log stands, and which of its segments are needed
 ``recovery``        from bytes back to entries, term and vote; only reads
+``admission``       what a write has to be to follow the one before it
 ``log_store``       :class:`~.log_store.FileLogStore`, the ``LogStore`` port on files
+``snapshot_files``  how one snapshot lies on disk
+``snapshots``       :class:`~.snapshots.FileSnapshotStore`, the ``SnapshotStore`` port on files
 ``identity``        :class:`~.identity.DataDirectory`: who a directory belongs to, and its lock
 ``reader``          reading a directory that is not ours to open
 ==================  =========================================================================

@@ -43,7 +43,7 @@ LOST_NODE = (
     "edit and delete nothing; put the intact directory back if there is one. Otherwise this node is lost: "
     "the others go on while a majority of them is up; docs/operations.md, 'When something is lost'"
 )
-"""A member cannot be replaced in this version, and a wiped one must not vote under its old name."""
+"""Not to be mended by hand: a wiped member must not vote under its old name (S21)."""
 
 
 def corrupt(path: Path, offset: int, index: int, what: str) -> StorageCorrupt:
