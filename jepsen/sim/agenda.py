@@ -60,10 +60,10 @@ class Agenda:
         self.now_ns = 0
         self.ready: deque[Handle] = deque()
         """What runs before time goes on."""
-        self._heap: list[tuple[int, int, Handle]] = []
-        self._order = count(1).__next__
-        self.last_order = 0
-        """How much has been put down so far: a measure of what has happened."""
+        self.heap: list[tuple[int, int, Handle]] = []
+        """What runs later: (time, order, what)."""
+        self._orders = count(1)
+        self.next_order = self._orders.__next__
 
     @staticmethod
     def running() -> asyncio.AbstractEventLoop | None:
@@ -72,8 +72,12 @@ class Agenda:
 
     def put(self, when_ns: int, handle: Handle) -> None:
         """Let ``handle`` run at ``when_ns``, or now if that is over."""
-        self.last_order = order = self._order()
-        heapq.heappush(self._heap, (when_ns, order, handle))
+        heapq.heappush(self.heap, (when_ns, self.next_order(), handle))
+
+    @property
+    def last_order(self) -> int:
+        """How much has been put down so far: a measure of what has happened."""
+        return int(self._orders.__reduce__()[1][0]) - 1
 
     def run_to(self, end_ns: int) -> None:
         """Everything that happens up to ``end_ns``, included. What a callback raises comes out here."""
@@ -102,7 +106,7 @@ class Agenda:
 
     def _run_on(self, end_ns: int, holds: Callable[[], object] | None) -> bool:
         """The heart of the simulation, and most of its own cost: no call more than needed."""
-        heap, ready = self._heap, self.ready
+        heap, ready = self.heap, self.ready
         popleft, heappop, set_running_loop = ready.popleft, heapq.heappop, asyncio._set_running_loop
         running: SimLoop | None = None
         spins = 0

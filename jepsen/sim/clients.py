@@ -115,10 +115,10 @@ class Client:
 
     def _choose(self) -> str:
         world = self.world
-        if self.leader_hint and world.random.random() < 0.9:
+        if self.leader_hint and self.random() < 0.9:
             return self.leader_hint
         names = world.names
-        return names[int(world.random.random() * len(names))]
+        return names[int(self.random() * len(names))]
 
     def _ask(self, job: Job, at: str = "") -> None:
         if self.job is not job:
@@ -133,7 +133,7 @@ class Client:
         for hook in world.hooks.on_invoked:
             hook(invocation)
         if node is None:
-            world.outside.call_after_ns(world.client_way_ns(), self._unanswered, invocation)
+            world.outside.call_after_ns(self._way_ns(), self._unanswered, invocation)
             return
         connection = self._connection
         if connection is None or connection.node is not node:
@@ -142,7 +142,7 @@ class Client:
         world.outside.call_after_ns(PATIENCE_NS, self._unanswered, invocation)
         if name in world.clients_cut:
             return
-        service, send, way_ns = node.service, node.process.loop.call_after_ns, world.client_way_ns()
+        service, send, way_ns = node.service, node.process.loop.call_after_ns, self._way_ns()
         if job.kind is Kind.SUBMIT:
             send(way_ns, service.submit, connection, [SubmitRequest(request_id, int(job.wait), job.data)])
         elif job.kind is Kind.PROPOSE:
@@ -155,13 +155,13 @@ class Client:
         if connection is not None:
             # The end of the connection reaches the node, if it still is there.
             node = connection.node
-            node.process.loop.call_after_ns(self.world.client_way_ns(), node.service.closed, connection)
+            node.process.loop.call_after_ns(self._way_ns(), node.service.closed, connection)
 
     def way_back(self, connection: SimConnection, answers: Sequence[Answer | Reply]) -> None:
         """A node has answered."""
         world = self.world
         if connection.node.name not in world.clients_cut:
-            world.outside.call_after_ns(world.client_way_ns(), self._hear, connection, answers)
+            world.outside.call_after_ns(self._way_ns(), self._hear, connection, answers)
 
     # -- hearing ------------------------------------------------------------------------------------
 
@@ -224,7 +224,7 @@ class Client:
             self._end(job, Fate.UNKNOWN if error.outcome is OutcomeOf.UNKNOWN else Fate.REFUSED, reply)
 
     def _ask_later(self, job: Job) -> None:
-        pause_ns = int(self.world.random.random() * self._pause_ns) + MILLISECOND
+        pause_ns = int(self.random() * self._pause_ns) + MILLISECOND
         self._pause_ns = min(2 * self._pause_ns, PAUSE_MAX_NS)
         self.world.outside.call_after_ns(pause_ns, self._ask, job)
 

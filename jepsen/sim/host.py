@@ -22,6 +22,7 @@ class Host:
     def __init__(
         self, name: str, number: int, voters: tuple[str, ...], agenda: Agenda, chance: Random, settings: DiskSettings
     ) -> None:
+        """``chance`` decides about this machine and its processes alone."""
         self.name = name
         self.number = number
         self.voters = voters
@@ -41,21 +42,25 @@ class Host:
         self.rate_ppm = 0
         self.skew_ns = 0
         self._agenda = agenda
-        self._chance = chance
+        self.chance = chance
 
     def clock(self) -> SimClock:
         """The clocks as a process that starts now sees them: monotonic time begins anywhere."""
-        offset_ns = self._chance.randint(0, 1 << 40)
+        offset_ns = self.chance.randint(0, 1 << 40)
         return SimClock(self._agenda, offset_ns=offset_ns, rate_ppm=self.rate_ppm, skew_ns=self.skew_ns)
+
+    def between(self, low: int, high: int) -> int:
+        """``ports.Randomness``. Not quite even over ranges above 2**53, which nobody can tell."""
+        return low + int(self.chance.random() * (high - low + 1))
 
     def sync_ns(self) -> int:
         """``SyncTimes``."""
         if self.syncs_hang:
             return HANGS
         settings = self.settings
-        drawn = self._chance.random()
+        drawn = self.chance.random()
         if drawn < settings.tail:
-            return int(self._chance.random() * settings.tail_max_ns) + self.sync_extra_ns
+            return int(self.chance.random() * settings.tail_max_ns) + self.sync_extra_ns
         return settings.sync_min_ns + int(drawn * settings.sync_spread_ns) + self.sync_extra_ns
 
     def set_rate(self, rate_ppm: int) -> None:

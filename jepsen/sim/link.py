@@ -32,8 +32,8 @@ class Link:
         "epoch",
         "half_open",
         "lender",
+        "looks",
         "loop",
-        "network",
         "reached",
         "receive",
         "source",
@@ -44,7 +44,7 @@ class Link:
     )
 
     def __init__(self, network: Network, source: str, to: str) -> None:
-        self.network = network
+        self.looks = network.hooks.on_delivered
         self.source = source
         self.to = to
         self.up = False
@@ -81,9 +81,8 @@ class Link:
         """A message reaches the process that it was sent to, on its thread."""
         if epoch != self.epoch or self.blocked or self.half_open:
             return
-        network = self.network
-        for hook in network.hooks.on_delivered:
-            hook(self.source, self.to, message)
+        for look in self.looks:
+            look(self.source, self.to, message)
         self.receive(self.source, message)
 
     def __repr__(self) -> str:

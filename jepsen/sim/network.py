@@ -7,6 +7,7 @@ lost tells nobody; a connection that breaks tells its sender, as the real transp
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from heapq import heappush
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ class Network:
         self, agenda: Agenda, outside: SimLoop, chance: Random, hooks: Hooks, settings: NetworkSettings
     ) -> None:
         self.hooks = hooks
+        self._looks = hooks.on_sent
         self.links: dict[tuple[str, str], Link] = {}
         self.counts = {"lost": 0, "copied": 0, "kept": 0, "damaged": 0, "encoded": 0, "refused": 0, "stale": 0}
         """What has been done to messages so far."""
@@ -113,23 +115,17 @@ class Network:
     # -- messages -----------------------------------------------------------------------------------
 
     def carry(self, link: Link, message: Message) -> None:
-        """A message leaves on a connection that is up."""
-        for look in self.hooks.on_sent:
-            try:
-                look(link.source, link.to, message)
-            except Exception as error:
-                self.hooks.failed(error)
-                raise
+        """A message leaves on a connection that is up. The usual case in one go, as most of a run is this."""
+        if self._looks:
+            self._show(link, message)
         if link.troubled or self._troubled:
             self._carry_with_trouble(link, message)
-        else:
-            self._deliver_later(link, message)
-
-    def _deliver_later(self, link: Link, message: Message) -> None:
-        """The usual case in one go: one draw says both how long it takes and whether anything is unusual."""
+            return
+        # One draw says both how long it takes and whether anything is unusual.
         drawn = self._random()
+        agenda = self._agenda
         if drawn < self._usual:
-            arrives_ns = self._agenda.now_ns + self._delay_min_ns + int(drawn * self._delay_spread_ns)
+            arrives_ns = agenda.now_ns + self._delay_min_ns + int(drawn * self._delay_spread_ns)
         else:
             arrives_ns, message = self._unusual(drawn, message)
         if self._ordered:
@@ -137,7 +133,16 @@ class Network:
                 arrives_ns = link.arrived_at_ns
             else:
                 link.arrived_at_ns = arrives_ns
-        self._agenda.put(arrives_ns, Handle(link.loop, link.deliver, (link.epoch, message)))
+        handle = Handle(link.loop, link.deliver, (link.epoch, message))
+        heappush(agenda.heap, (arrives_ns, agenda.next_order(), handle))
+
+    def _show(self, link: Link, message: Message) -> None:
+        try:
+            for look in self._looks:
+                look(link.source, link.to, message)
+        except Exception as error:
+            self.hooks.failed(error)
+            raise
 
     def _unusual(self, drawn: float, message: Message) -> tuple[int, Message]:
         """The long tail of delays, and the messages that travel as bytes."""
@@ -172,6 +177,15 @@ class Network:
         if settings.duplication and self._random() < settings.duplication:
             counts["copied"] += 1
             self._deliver_later(link, message)
+
+    def _deliver_later(self, link: Link, message: Message) -> None:
+        drawn = self._random()
+        arrives_ns = self._agenda.now_ns + self._delay_min_ns + int(drawn * self._delay_spread_ns)
+        if drawn >= self._usual:
+            arrives_ns, message = self._unusual(drawn, message)
+        if self._ordered:
+            link.arrived_at_ns = arrives_ns = max(arrives_ns, link.arrived_at_ns)
+        self._agenda.put(arrives_ns, Handle(link.loop, link.deliver, (link.epoch, message)))
 
     def _deliver_stale(self, link: Link, message: Message) -> None:
         """A copy from long ago turns up, wherever the connection that carried it may be now."""

@@ -68,7 +68,7 @@ class SimNode:
             node_id=host.name,
             voters=host.voters,
             disk=host.disk,
-            entropy=world.random.randbytes,
+            entropy=host.chance.randbytes,
         )
         self.boot = directory.boot
         snapshots = FileSnapshotStore.open(directory)
@@ -83,7 +83,7 @@ class SimNode:
             entries=recovered.entries,
             commit_index=recovered.commit_index,
             options=world.options,
-            between=world.between,
+            between=host.between,
             now=clock.monotonic_ns(),
             snapshot=newest,
             previous_index=recovered.previous_index,
@@ -111,13 +111,13 @@ class SimNode:
         world, process, directory = self._world, self.process, self.directory
         thread = process.thread()
         self.resources = {
-            name: ResourceClient(outside, process, thread, self.name, self.boot, world.random)
+            name: ResourceClient(outside, process, thread, self.name, self.boot, self.host.chance)
             for name, outside in world.resources.items()
         }
         self.runtime = SimRuntime(process.loop, thread)
         self.effects = EffectsCoordinator(
             node_id=self.name,
-            holder=f"{self.name}/{directory.instance_id}/{self.boot}/{world.random.randbytes(4).hex()}",
+            holder=f"{self.name}/{directory.instance_id}/{self.boot}/{self.host.chance.randbytes(4).hex()}",
             incarnation=directory.incarnation,
             node_loop=self.loop,
             machine=self.machine,
@@ -126,7 +126,7 @@ class SimNode:
             activation_policies={name: outside.spec.activation for name, outside in world.resources.items()},
             runtime=self.runtime,
             clock=self.clock,
-            randomness=world,
+            randomness=self.host,
             loop=process.loop,
         )
 

@@ -44,7 +44,7 @@ class Processes(Surroundings):
         host = self.hosts[name]
         host.starting += 1
         settings = self.disk_settings
-        delay_ns = self.random.randint(settings.start_min_ns, settings.start_max_ns) if after_ns < 0 else after_ns
+        delay_ns = host.chance.randint(settings.start_min_ns, settings.start_max_ns) if after_ns < 0 else after_ns
         self.outside.call_after_ns(delay_ns, self._boot, host, host.starting, cut_at, power)
 
     def _boot(self, host: Host, starting: int, cut_at: int, power: bool) -> None:
@@ -116,7 +116,7 @@ class Processes(Surroundings):
             node.process.kill()
             for busy, part in ((node.writer.syncing, node.writer), (node.runner.working, node.runner)):
                 if busy:
-                    host.disk.end_at(cut_at or self.random.randint(1, CUT_OPERATIONS_MAX), lambda: None)
+                    host.disk.end_at(cut_at or host.chance.randint(1, CUT_OPERATIONS_MAX), lambda: None)
                     part.cut_off()
         self._left_behind(host, loss)
         if node is not None:
@@ -126,7 +126,7 @@ class Processes(Surroundings):
         if loss is Loss.NOTHING:
             host.disk.kill()
         else:
-            host.disk.lose_power(self.random if loss is Loss.TORN else None)
+            host.disk.lose_power(host.chance if loss is Loss.TORN else None)
 
     def _gone(self, host: Host, node: SimNode, why: str, *, told: bool) -> None:
         host.node = None

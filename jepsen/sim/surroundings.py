@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Self
@@ -21,6 +20,7 @@ from .process import Process
 from .quiet import logging_to
 from .resource import OutsideResource, ResourceCall, ResourceSpec
 from .settings import DiskSettings, NetworkSettings
+from .streams import stream
 from .trace import Trace
 from .violation import Violation
 
@@ -43,7 +43,6 @@ class Surroundings:
         observers: Sequence[Observer] = (),
     ) -> None:
         self.seed = seed
-        self.random = random.Random(seed)
         self.options = options or Options()
         self.disk_settings = disk or DiskSettings()
         self.agenda = Agenda()
@@ -53,7 +52,7 @@ class Surroundings:
             self.hooks.add(observer)
         self.outside = Process(self.agenda, SimClock(self.agenda)).loop
         """The thread of the world: what happens outside of all nodes."""
-        self.network = Network(self.agenda, self.outside, self.random, self.hooks, network or NetworkSettings())
+        self.network = Network(self.agenda, self.outside, stream(seed, "network"), self.hooks, network or NetworkSettings())
         self.newest_token = FencingToken(0, 0)
         """Of the newest leader that was ever elected."""
         self.leaders: dict[int, str] = {}
@@ -62,7 +61,7 @@ class Surroundings:
             spec.name: OutsideResource(
                 spec,
                 self.outside,
-                self.random,
+                stream(seed, f"resource {spec.name}"),
                 self.hooks,
                 cluster_id=CLUSTER_ID,
                 newest_token=lambda: self.newest_token,
@@ -84,7 +83,9 @@ class Surroundings:
             self._add_host(name, self.first_members)
 
     def _add_host(self, name: str, voters: tuple[str, ...]) -> Host:
-        host = self.hosts[name] = Host(name, len(self.hosts) + 1, voters, self.agenda, self.random, self.disk_settings)
+        host = self.hosts[name] = Host(
+            name, len(self.hosts) + 1, voters, self.agenda, stream(self.seed, f"machine {name}"), self.disk_settings
+        )
         return host
 
     def __enter__(self) -> Self:
@@ -121,8 +122,9 @@ class Surroundings:
         except Exception as error:
             cause = self._failure or error
             raise self.violation(f"{type(cause).__name__}: {cause}") from cause
-        if self.agenda.last_order - before > RUNAWAY * max(1, duration_ns // (60 * SECOND)):
-            raise self.violation(f"{self.agenda.last_order - before} events in {duration_ns / SECOND:g} s")
+        events = self.agenda.last_order - before
+        if events > RUNAWAY * max(1, duration_ns // (60 * SECOND)):
+            raise self.violation(f"{events} events in {duration_ns / SECOND:g} s")
 
     def later(self, delay_ns: int, action: Callable[..., object], *arguments: Any) -> None:
         """Do something after a while."""
@@ -136,10 +138,6 @@ class Surroundings:
     def note(self, *what: object) -> None:
         """Put a line into the trace."""
         self.trace.note(self.now_ns, "--", *what)
-
-    def between(self, low: int, high: int) -> int:
-        """``ports.Randomness``. Not quite even over ranges above 2**53, which nobody can tell."""
-        return low + int(self.random.random() * (high - low + 1))
 
     # -- looking ------------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ class SimTransport:
         self.loop = process.loop
         self.handler = handler
         self._network = network
+        self._carry = network.carry
         self._local = local
         self._acquaintances = acquaintances
         self._links: dict[str, Link] = {}
@@ -67,7 +68,7 @@ class SimTransport:
             if link is None or link.lender is None:
                 return
         if link.up:
-            self._network.carry(link, message)
+            self._carry(link, message)
         else:
             link.dropped += 1
 
