@@ -230,6 +230,33 @@ def test_s10_every_bit_of_the_header_that_a_trimmed_log_begins_with_counts() -> 
                 read_log(ROOT, disk)
 
 
+class TrimmedMeanwhile(FaultyDisk):
+    """A disk on which another process goes on, once, between looking for a file and reading it."""
+
+    def __init__(self, before: FaultyDisk, after: FaultyDisk, at: str) -> None:
+        super().__init__()
+        self.top = before.top
+        self.after = after
+        self.at = at
+
+    def read(self, path: Path) -> bytes:
+        if path.name == self.at:
+            self.top = self.after.top
+        return super().read(path)
+
+
+def test_a_reader_beside_a_log_that_is_trimmed_is_not_misled() -> None:
+    disk = FaultyDisk()
+    log = open_stepped(disk)
+    write_each(log, 1, 20)
+    before = disk.after_kill()
+    log.wait(log.write(compact_to=12))
+    log.close()
+    found = read_log(ROOT, TrimmedMeanwhile(before, disk, segment_name(1)))
+    assert found == read_log(ROOT, disk)
+    assert found.previous_index > 0
+
+
 @pytest.mark.parametrize("which", [0, 1, -1])
 def test_s10_a_segment_that_is_missing_from_a_trimmed_log_is_refused(which: int) -> None:
     disk = trimmed()

@@ -24,7 +24,7 @@ from fencepost.storage.snapshots import FileSnapshotStore, check_log_follows
 
 from .crashes import crash_at_every_step
 from .faulty_disk import FaultyDisk
-from .test_compaction import format_1
+from .test_compaction import TrimmedMeanwhile, format_1
 from .world import ROOT, label, label_of, open_directory, opened, recover
 
 FOLDER = ROOT / "snapshots"
@@ -394,6 +394,16 @@ def test_a_reader_is_told_the_newest_and_changes_nothing() -> None:
     disk.poke(FOLDER / snapshot_name(label(10)), b"damage")
     with pytest.raises(StorageCorrupt):
         read_snapshot(ROOT, disk)
+
+
+def test_a_reader_beside_a_store_that_goes_on_is_not_misled() -> None:
+    disk = with_snapshots(5)
+    before = disk.after_kill()
+    store = open_store(disk)
+    for index in (10, 20):
+        store.write(label(index), [CONTENTS])
+    racing = TrimmedMeanwhile(before, disk, snapshot_name(label(5)))
+    assert read_snapshot(ROOT, racing) == label_of(CONTENTS, 20)
 
 
 def test_a_configuration_of_any_length_has_room_in_the_header() -> None:
