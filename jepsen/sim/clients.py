@@ -18,6 +18,7 @@ from ...raft.outbox.operation import OperationState
 from ...raft.ports import Answer, AnswerStatus, ProposeRequest, SubmitRequest, Wait
 from .jobs import Fate, Invocation, Job, Kind, Reply
 from .node import SimNode, node_at
+from .streams import stream
 
 if TYPE_CHECKING:
     from .world import World
@@ -55,9 +56,15 @@ class Client:
         self.job: Job | None = None
         self.jobs: list[Job] = []
         self.leader_hint = ""
+        self.random = stream(world.seed, f"client {name}").random
+        """What happens to it on its way; what it wants is another stream's."""
         self._connection: SimConnection | None = None
         self._invocation: Invocation | None = None
         self._pause_ns = PAUSE_NS
+
+    def _way_ns(self) -> int:
+        """How long one way between a client and a node takes."""
+        return 200_000 + int(self.random() * 800_000)
 
     # -- what it wants ------------------------------------------------------------------------------
 

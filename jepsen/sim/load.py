@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,6 +11,7 @@ from ...raft.ports import Guarantee, Wait
 from .clients import Client
 from .jobs import Job
 from .registers import append, cas, write
+from .streams import stream
 
 if TYPE_CHECKING:
     from .world import World
@@ -44,62 +45,73 @@ class Load:
         self.settings = settings or LoadSettings()
         self.clients = [Client(world, f"client{number}") for number in range(1, self.settings.clients + 1)]
         self.jobs: list[Job] = []
-        self._running = False
-        self._count = 0
+        self._wishes = {client.name: stream(world.seed, f"wishes of {client.name}").random for client in self.clients}
+        """What a client wants does not depend on what becomes of it, nor on other clients."""
+        self._counts = dict.fromkeys(self._wishes, 0)
+        self._shift = 0
+        """Counts starts and stops; who began to think before the last one does not go on."""
 
     def start(self) -> None:
-        self._running = True
+        self._shift += 1
         for client in self.clients:
-            self._think(client)
+            self._think(client, self._shift)
 
     def stop(self) -> None:
         """Nothing new is wanted; what is under way is pursued to its end."""
-        self._running = False
+        self._shift += 1
 
     @property
     def at_rest(self) -> bool:
         return all(client.job is None for client in self.clients)
 
-    def _think(self, client: Client) -> None:
-        world = self.world
-        pause_ns = int(2 * self.settings.think_ns * world.random.random())
-        world.outside.call_after_ns(pause_ns, self._want, client)
+    def _think(self, client: Client, shift: int) -> None:
+        pause_ns = int(2 * self.settings.think_ns * self._wishes[client.name]())
+        self.world.outside.call_after_ns(pause_ns, self._want, client, shift)
 
-    def _want(self, client: Client) -> None:
+    def _want(self, client: Client, shift: int) -> None:
+        if shift != self._shift:
+            return
         if client.job is not None:
-            self._think(client)
-        if client.job is not None or not self._running:
+            self._think(client, shift)
             return
         world, settings = self.world, self.settings
-        random = world.random.random
-        self._count += 1
-        name = f"{client.name}-{self._count}"
+        random = self._wishes[client.name]
+        self._counts[client.name] += 1
+        name = f"{client.name}-{self._counts[client.name]}"
         drawn = random()
         if drawn < settings.proposals:
-            job = client.propose(name, self._proposal())
+            job = client.propose(name, self._proposal(client))
         elif drawn < settings.proposals + settings.reads:
             consistency = settings.consistencies[int(random() * len(settings.consistencies))]
             at = world.names[int(random() * len(world.names))] if random() < 0.5 else ""
-            job = client.read(self._key("rl"[int(random() * 2)]), consistency=consistency, at=at, name=name)
+            job = client.read(self._key("rl"[int(random() * 2)], random), consistency=consistency, at=at, name=name)
         else:
             job = self._command(client, name)
         self.jobs.append(job)
-        job.then = partial(self._think, client)
+        job.then = partial(self._think, client, shift)
 
-    def _key(self, letter: str) -> str:
-        return f"{letter}{int(self.world.random.random() * self.settings.keys)}"
+    def _key(self, letter: str, random: Callable[[], float]) -> str:
+        return f"{letter}{int(random() * self.settings.keys)}"
 
-    def _proposal(self) -> bytes:
-        drawn = self.world.random.random()
+    def _proposal(self, client: Client) -> bytes:
+        """Every value is written once."""
+        random = self._wishes[client.name]
+        value = self._number(client, self._counts[client.name])
+        drawn = random()
         if drawn < 0.4:
-            return append(self._key("l"), self._count)
+            return append(self._key("l", random), value)
         if drawn < 0.8:
-            return write(self._key("r"), self._count)
-        return cas(self._key("r"), int(self.world.random.random() * (self._count + 1)), self._count)
+            return write(self._key("r", random), value)
+        other = self.clients[int(random() * len(self.clients))]
+        expected = self._number(other, int(random() * (self._counts[other.name] + 1)))
+        return cas(self._key("r", random), expected, value)
+
+    def _number(self, client: Client, count: int) -> int:
+        return count * len(self.clients) + self.clients.index(client)
 
     def _command(self, client: Client, name: str) -> Job:
         world, settings = self.world, self.settings
-        random = world.random.random
+        random = self._wishes[client.name]
         resources = settings.resources or list(world.resources)
         resource = resources[int(random() * len(resources))]
         lane = int(random() * (settings.lanes + 1))
@@ -109,6 +121,6 @@ class Load:
             name,
             resource=resource,
             lane=f"lane{lane}" if lane else "",
-            payload=b'{"amount":%d}' % self._count,
+            payload=b'{"amount":%d}' % self._counts[client.name],
             wait=Wait.COMMITTED if may_stand or random() < settings.committed else Wait.DONE,
         )

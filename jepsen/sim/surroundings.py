@@ -52,7 +52,9 @@ class Surroundings:
             self.hooks.add(observer)
         self.outside = Process(self.agenda, SimClock(self.agenda)).loop
         """The thread of the world: what happens outside of all nodes."""
-        self.network = Network(self.agenda, self.outside, stream(seed, "network"), self.hooks, network or NetworkSettings())
+        self.network = Network(
+            self.agenda, self.outside, stream(seed, "network"), self.hooks, network or NetworkSettings()
+        )
         self.newest_token = FencingToken(0, 0)
         """Of the newest leader that was ever elected."""
         self.leaders: dict[int, str] = {}

@@ -1,6 +1,6 @@
 """A cluster of whole nodes under one seed: what surrounds them, and everything that can be done to them.
 
-All chance comes from one generator, all time from one agenda; so a world is its seed and what was done
+All chance comes from one seed, all time from one agenda; so a world is its seed and what was done
 to it. The methods do things *now*; ``run_for`` and ``run_until`` let time pass. What is done to links is
 done to ``world.network``, to resources to ``world.resources[name]``, to a machine's disk and clocks to
 ``world.hosts[name]``.
@@ -136,10 +136,6 @@ class World(Processes):
     def next_request_id(self) -> int:
         self._requests += 1
         return self._requests
-
-    def client_way_ns(self) -> int:
-        """How long one way between a client and a node takes."""
-        return 200_000 + int(self.random.random() * 800_000)
 
     def cut_clients(self, name: str) -> None:
         """From now on nothing passes between this node and any client."""
