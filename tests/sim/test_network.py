@@ -51,6 +51,9 @@ def test_without_order_messages_overtake_one_another() -> None:
         assert came != sorted(came)
         world.network.set(wild._replace(ordered=True))
         world.run_for(2 * SECOND)
+        # Another may have been elected meanwhile.
+        leader = world.elect().name
+        follower = others(world, leader)[0]
         watcher.clear()
         world.run_for(5 * SECOND)
         came = [m.sent_at for m in watcher.between(leader, follower) if isinstance(m, AppendEntries)]
