@@ -95,6 +95,10 @@ class ResourceClient:
 
     async def execute(self, token: FencingToken, holder: str, attempts: Sequence[Attempt]) -> list[AttemptOutcome]:
         self.under_way += 1
+        looks = self._outside.hooks.on_effect
+        if looks:
+            for look in tuple(looks):
+                look(self._node, self.name)
         try:
             outcomes: list[AttemptOutcome] = await self._call("execute", token, holder, attempts)
             return outcomes

@@ -50,6 +50,9 @@ class Observer:
     def on_applied(self, node: SimNode, entries: list[Entry], results: list[Any]) -> None:
         """The state machines have taken these entries."""
 
+    def on_effect(self, node: str, resource: str) -> None:
+        """A call of an effect is about to leave a node."""
+
     def on_resource(self, call: ResourceCall) -> None:
         """A call has reached a resource, and the resource has decided."""
 
@@ -77,6 +80,7 @@ class Hooks:
         self.on_delivered: list[Callable[[str, str, Message], None]] = []
         self.on_sync: list[Callable[[SimNode, int], None]] = []
         self.on_applied: list[Callable[[SimNode, list[Entry], list[Any]], None]] = []
+        self.on_effect: list[Callable[[str, str], None]] = []
         self.on_resource: list[Callable[[ResourceCall], None]] = []
         self.on_invoked: list[Callable[[Invocation], None]] = []
         self.on_answered: list[Callable[[Invocation, Answer | Reply | None], None]] = []

@@ -207,18 +207,21 @@ class Processes(Surroundings):
 
     def when_effect_under_way(self, name: str, action: Callable[[], object], *, within_ns: int) -> None:
         """Do something at the first moment within that time at which a call of an effect is on its way."""
-        end_ns = self.now_ns + within_ns
         node = self.node(name)
+        if any(resource.under_way for resource in node.resources.values()):
+            action()
+            return
+        end_ns = self.now_ns + within_ns
+        looks = self.hooks.on_effect
 
-        def look() -> None:
-            if not node.up or self.now_ns > end_ns:
-                return
-            if any(resource.under_way for resource in node.resources.values()):
-                action()
-            else:
-                self.outside.call_after_ns(LOOK_EVERY_NS, look)
+        def look(source: str, resource: str) -> None:
+            if source == name or self.now_ns > end_ns:
+                looks.remove(look)
+                if source == name and self.now_ns <= end_ns:
+                    # It is about to leave: not in the middle of what the node does there.
+                    self.outside.call_soon(action)
 
-        look()
+        looks.append(look)
 
     # -- disks --------------------------------------------------------------------------------------
 
@@ -232,7 +235,3 @@ class Processes(Surroundings):
         if host.node is not None:
             host.node.writer.go_on()
             host.node.runner.go_on()
-
-
-LOOK_EVERY_NS = 100_000
-"""How often the world looks for an effect under way."""

@@ -140,7 +140,7 @@ class OutsideResource:
         self._lost_untold = False
         self.outside = outside
         self._chance = chance
-        self._hooks = hooks
+        self.hooks = hooks
         self._newest_token = newest_token
         self._record = record
         self._cluster_id = cluster_id
@@ -308,7 +308,7 @@ class OutsideResource:
             self.zombies += 1
             self.zombies_accepted += error is None
         self._record(call)
-        for hook in self._hooks.on_resource:
+        for hook in self.hooks.on_resource:
             hook(call)
 
 
