@@ -1,0 +1,61 @@
+"""F4: in the end every committed command took effect exactly once, or its end is on record with a reason: FAILED, DEAD
+or in doubt. What each may mean depends on the guarantee of its resource."""
+
+from __future__ import annotations
+
+from ...raft.outbox.operation import Operation, OperationState
+from ...raft.ports import Guarantee
+from ..sim.resource import OutsideResource, ResourceCall
+from .calls import effects_of
+from .ledger import Ledger
+from .property import Property
+from .reference import Reference
+
+_WITHOUT_EFFECT = (OperationState.FAILED, OperationState.DEAD, OperationState.IN_DOUBT)
+
+
+class OutcomeRecorded(Property):
+    name = "F4 outcome recorded"
+
+    def __init__(self, ledger: Ledger, reference: Reference) -> None:
+        super().__init__(ledger)
+        self._reference = reference
+        self._effects: dict[tuple[str, str], int] = {}
+        """By resource and operation id: how often it took effect, those undone by a restore included."""
+
+    def called(self, call: ResourceCall, resource: OutsideResource) -> None:
+        for attempt in effects_of(call):
+            name = (call.resource, attempt.operation_id)
+            self._effects[name] = self._effects.get(name, 0) + 1
+
+    def resource_restored(self, resource: OutsideResource) -> None:
+        if not resource.calls:  # What it had done when the world began.
+            for done in resource.store.operations:
+                self._effects.setdefault((resource.name, done.operation_id), 1)
+
+    def finished(self) -> None:
+        resources = self.ledger.world.resources
+        for operation in self._reference.at_end().machine.operations.values():
+            resource = resources.get(operation.resource)
+            if resource is not None and operation.effect in resource.inner.effects:
+                self._check(operation, resource)
+
+    def _check(self, operation: Operation, resource: OutsideResource) -> None:
+        count = self._effects.get((resource.name, operation.operation_id), 0)
+        restored = any(what.startswith("restored") for _, what in resource.events)
+        state, guarantee = operation.state, resource.spec.guarantee
+        what = (
+            f"{operation.operation_id!r} (index {operation.index}, term {operation.term}) at "
+            f"{guarantee.value} resource {resource.name} is {state.value} after {operation.attempt} attempts and took effect {count} times"
+        )
+        if state is OperationState.SUCCEEDED:
+            if not count or (count > 1 and not restored):
+                raise self.broken(what)
+        elif state not in _WITHOUT_EFFECT:
+            raise self.broken(f"{what}: it has no end")
+        elif not operation.error and not operation.history[-1].note:
+            raise self.broken(f"{what}, and no reason is on record")
+        elif state is OperationState.IN_DOUBT and guarantee is Guarantee.FENCED:
+            raise self.broken(f"{what}: a fenced resource leaves nothing in doubt")
+        elif state is OperationState.FAILED and count and not restored:
+            raise self.broken(f"{what}: it was refused for certain ({operation.error})")

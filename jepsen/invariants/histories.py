@@ -1,0 +1,159 @@
+"""What clients asked and heard, and what resources decided, as histories for the checkers (``jepsen.checkers``)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ...raft.core.entry import Entry, EntryKind
+from ...raft.core.errors import StaleLeader
+from ...raft.ports import AttemptStatus
+from ..checkers import Answer, ApplyValue, CasValue, Operation, Status
+from ..sim.jobs import Fate, Job, Kind
+from ..sim.resource import OutsideResource, ResourceCall
+
+LOG = "log"
+"""The key of the history of everything that goes into the log."""
+
+_STATUS = {Fate.DONE: Status.OK, Fate.REFUSED: Status.FAIL}
+_STRICT = ("linearizable", "lease")
+
+
+class History(NamedTuple):
+    """Operations, and where in the log they stand, by ``identity_of``: what ``settle`` and ``check`` want."""
+
+    operations: list[Operation]
+    committed: dict[tuple[int | str, int | str, int], int | None]
+
+
+def _status(job: Job) -> Status:
+    return _STATUS.get(job.fate, Status.INFO)
+
+
+def _return(job: Job) -> int | None:
+    return job.ended_ns if job.ended_ns else None
+
+
+# -- registers and lists --------------------------------------------------------------------------------
+
+
+def of_registers(jobs: Iterable[Job], committed: Iterable[Entry], values: Mapping[str, Any], now_ns: int) -> History:
+    """What was written to and read from registers and lists; with a read of each in the end, ``values``."""
+    stands = _positions(committed, EntryKind.EMBEDDED)
+    history = History([], {})
+    asked: dict[bytes, int] = {}
+    jobs = list(jobs)
+    for job in jobs:
+        asked[job.data] = asked.get(job.data, 0) + 1
+    keys: dict[str, None] = {}
+    for job in jobs:
+        operation = _operation(job)
+        if operation is None:
+            continue
+        keys[str(operation.key)] = None
+        history.operations.append(operation)
+        if job.kind is Kind.PROPOSE and asked[job.data] == 1:
+            places = stands.get(job.data, ())
+            history.committed[operation.process, operation.key, operation.invoke] = places[0] if places else None
+    history.operations.extend(Operation("the end", "read", key, None, values.get(key), now_ns, now_ns) for key in keys)
+    return history
+
+
+def repeated(jobs: Iterable[Job], committed: Iterable[Entry]) -> dict[str, tuple[int, ...]]:
+    """Proposals that stand in the log more than once, by name, though asked for once: who sent them again had heard
+    that they certainly were not in it."""
+    stands = _positions(committed, EntryKind.EMBEDDED)
+    asked: dict[bytes, list[str]] = {}
+    for job in jobs:
+        if job.kind is Kind.PROPOSE:
+            asked.setdefault(job.data, []).append(job.name)
+    return {names[0]: tuple(stands[data]) for data, names in asked.items() if len(stands.get(data, ())) > len(names)}
+
+
+def _positions(committed: Iterable[Entry], kind: int) -> dict[bytes, list[int]]:
+    stands: dict[bytes, list[int]] = {}
+    for entry in committed:
+        if entry.kind == kind:
+            stands.setdefault(entry.data, []).append(entry.index)
+    return stands
+
+
+def _operation(job: Job) -> Operation | None:
+    status = _status(job)
+    if job.kind is Kind.READ:
+        if status is not Status.OK or job.parameters.get("consistency") not in _STRICT:
+            return None
+        key = str(job.parameters["key"])
+        return Operation(job.client, "read", key, None, job.value, job.begun_ns, _return(job))
+    if job.kind is not Kind.PROPOSE:
+        return None
+    try:
+        asked = json.loads(job.data)
+    except ValueError:
+        return None
+    match asked:
+        case [("write" | "append") as what, str(key), value]:
+            return Operation(job.client, what, key, value, None, job.begun_ns, _return(job), status)
+        case ["cas", str(key), expected, value]:
+            out = job.value if status is Status.OK else None
+            return Operation(job.client, "cas", key, CasValue(expected, value), out, job.begun_ns, _return(job), status)
+    return None
+
+
+def is_list(operations: Iterable[Operation]) -> bool:
+    """Whether these, of one key, are those of a list."""
+    return any(operation.op == "append" for operation in operations)
+
+
+# -- the log --------------------------------------------------------------------------------------------
+
+
+def of_log(jobs: Iterable[Job], first_index: Mapping[str, int], committed: Iterable[Entry]) -> History:
+    """Everything that was to go into the log, as appends to one list, and where it stands."""
+    stands = _positions(committed, EntryKind.EMBEDDED)
+    history = History([], {})
+    names: dict[bytes, None] = {}
+    for job in jobs:
+        if job.kind not in (Kind.SUBMIT, Kind.PROPOSE) or job.data in names:
+            continue
+        names[job.data] = None
+        operation = Operation(job.client, "append", LOG, job.name, None, job.begun_ns, _return(job), _status(job))
+        history.operations.append(operation)
+        places = stands.get(job.data, ())
+        index = first_index.get(job.name) if job.kind is Kind.SUBMIT else (places[0] if places else None)
+        history.committed[operation.process, operation.key, operation.invoke] = index
+    return history
+
+
+# -- a fenced resource ----------------------------------------------------------------------------------
+
+
+def of_fence(resource: OutsideResource) -> list[Operation]:
+    """What a fenced resource was asked to let in and to do, from when it was sent to when it was decided."""
+    found: list[Operation] = []
+    for call in resource.calls:
+        if call.kind != "fence" and call.decision in ("accepted", StaleLeader.code):
+            found += _applies(call)
+    return found
+
+
+def _applies(call: ResourceCall) -> Iterable[Operation]:
+    stale = call.decision == StaleLeader.code
+    asked: list[tuple[str, Answer]] = []
+    for attempt in call.attempts:
+        outcome = attempt.outcome
+        if stale or outcome is None:
+            asked.append((attempt.operation_id, Answer.STALE))
+        elif outcome.status != AttemptStatus.SUCCEEDED:
+            # Its token was let in and nothing else happened.
+            asked.append((f"{attempt.operation_id} in call {call.number}", Answer.ACCEPTED))
+        else:
+            asked.append((attempt.operation_id, Answer.DUPLICATE if outcome.replayed else Answer.ACCEPTED))
+    if not call.attempts:
+        asked.append((f"{call.kind} in call {call.number}", Answer.STALE if stale else Answer.ACCEPTED))
+    for place, (idem, answer) in enumerate(asked):
+        process = f"{call.node}/{call.boot} call {call.number}.{place}"
+        yield Operation(
+            process, "apply", call.resource, ApplyValue(call.token, idem), answer, call.sent_ns, call.time_ns
+        )
