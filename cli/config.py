@@ -23,6 +23,13 @@ _S = 1_000_000_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConfiguration:
     id: str = setting("id", NAME, "the cluster's id, the same on every node; `fencepost cluster init` makes one")
+    join: bool = setting(
+        "join",
+        BOOL,
+        "for a new node of a cluster that is there already: begin without members, and wait to be added. "
+        "Matters only while the data directory is empty",
+        default=False,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +58,31 @@ class RaftConfiguration:
 class StorageConfiguration:
     segment_bytes: int = setting(
         "segment", size(1 << 16, 1 << 32), "size at which a log file is closed and the next begun", default=64 << 20
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotsConfiguration:
+    entries: int = setting(
+        "entries",
+        count(0, 1_000_000_000),
+        "a snapshot is taken, and the log before it given up, after so many entries; 0 for never by count",
+        default=100_000,
+    )
+    payload_bytes: int = setting(
+        "payload",
+        size(0, 1 << 40),
+        'the same by the size of what the entries carry; "0B" for never by size',
+        default=64 << 20,
+    )
+    retained: int = setting(
+        "retained",
+        count(0, 1_000_000_000),
+        "entries kept in front of a snapshot, so that a node that was away for a moment needs no snapshot",
+        default=10_000,
+    )
+    chunk_bytes: int = setting(
+        "chunk", size(1 << 10, 4 << 20), "a snapshot is sent to another node in parts of this size", default=256 << 10
     )
 
 
@@ -152,6 +184,7 @@ class NodeConfiguration:
     peers: Mapping[str, str]
     raft: RaftConfiguration = field(default_factory=RaftConfiguration)
     storage: StorageConfiguration = field(default_factory=StorageConfiguration)
+    snapshots: SnapshotsConfiguration = field(default_factory=SnapshotsConfiguration)
     limits: LimitsConfiguration = field(default_factory=LimitsConfiguration)
     resources: Mapping[str, ResourceConfiguration] = field(default_factory=dict)
     source: Path = Path()
@@ -159,6 +192,9 @@ class NodeConfiguration:
 
     @property
     def voters(self) -> tuple[str, ...]:
+        """The voters a new data directory begins with: none where the cluster is there already (S56)."""
+        if self.cluster.join:
+            return ()
         return tuple(sorted((self.node.id, *self.peers)))
 
 
@@ -167,6 +203,7 @@ SECTIONS: dict[str, type] = {
     "node": NodeSection,
     "raft": RaftConfiguration,
     "storage": StorageConfiguration,
+    "snapshots": SnapshotsConfiguration,
     "limits": LimitsConfiguration,
 }
 """The plain sections: the ones that flags and the environment can override key by key."""

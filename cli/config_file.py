@@ -1,6 +1,6 @@
 """Reading a node's configuration.
 
-Precedence for the plain sections (cluster, node, raft, storage, limits): flag ``--set section.key=value``,
+Precedence for the plain sections (cluster, node, raft, storage, snapshots, limits): flag ``--set section.key=value``,
 then environment ``FENCEPOST_SECTION_KEY``, then the file, then the default. Relative paths in the
 file are relative to the file, those of flags and environment to the working folder. Everything wrong
 is reported at once.
@@ -26,6 +26,7 @@ from .config import (
     PythonResourceConfiguration,
     RaftConfiguration,
     ResourceConfiguration,
+    SnapshotsConfiguration,
     SqliteEffectConfiguration,
     SqliteResourceConfiguration,
     StorageConfiguration,
@@ -129,6 +130,9 @@ def _read(
     storage = document.section(
         StorageConfiguration, document.table(root, ["storage"]), ["storage"], overrides=overrides["storage"]
     )
+    snapshots = document.section(
+        SnapshotsConfiguration, document.table(root, ["snapshots"]), ["snapshots"], overrides=overrides["snapshots"]
+    )
     limits = document.section(
         LimitsConfiguration, document.table(root, ["limits"]), ["limits"], overrides=overrides["limits"]
     )
@@ -136,7 +140,7 @@ def _read(
     if raft is not None:
         _check_timing(document, raft)
     resources = _read_resources(document)
-    if cluster is None or node is None or raft is None or storage is None or limits is None:
+    if cluster is None or node is None or raft is None or storage is None or snapshots is None or limits is None:
         return None
     return NodeConfiguration(
         cluster=cluster,
@@ -144,6 +148,7 @@ def _read(
         peers=peers,
         raft=raft,
         storage=storage,
+        snapshots=snapshots,
         limits=limits,
         resources=resources,
         source=source,

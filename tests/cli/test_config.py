@@ -70,6 +70,24 @@ def test_the_least_configuration_and_its_defaults(tmp_path: Path) -> None:
     assert found.resources == {}
 
 
+def test_a_node_that_joins_begins_without_members_s56(tmp_path: Path) -> None:
+    found = read(tmp_path, GOOD.replace('id = "c1"', 'id = "c1"\njoin = true'))
+    assert (found.voters, sorted(found.peers)) == ((), ["n2", "n3"])
+    assert read(tmp_path, GOOD, "cluster.join=true").voters == ()
+
+
+def test_when_snapshots_are_taken(tmp_path: Path) -> None:
+    found = read(tmp_path, GOOD).snapshots
+    assert (found.entries, found.payload_bytes, found.retained) == (100_000, 64 << 20, 10_000)
+    text = GOOD + '[snapshots]\nentries = 0\npayload = "1MiB"\nretained = 0\nchunk = "4KiB"\n'
+    found = read(tmp_path, text, "snapshots.retained=7").snapshots
+    assert (found.entries, found.payload_bytes, found.retained, found.chunk_bytes) == (0, 1 << 20, 7, 4096)
+    assert problems(tmp_path, GOOD + '[snapshots]\nentries = "1MiB"\nchunk = "1B"\n') == [
+        'n1.toml:12: snapshots.entries: "1MiB" is not a whole number',
+        'n1.toml:13: snapshots.chunk: "1B" is not from 1KiB to 4MiB',
+    ]
+
+
 def test_resources(tmp_path: Path) -> None:
     ledger = LEDGER.replace('path = "ledger.db"', 'path = "/x/l.db"\nschema = "@schema.sql"\nbackoff = "1s"')
     (tmp_path / "schema.sql").write_text("CREATE TABLE IF NOT EXISTS entries(account, cents)")
@@ -250,8 +268,9 @@ def test_mistakes_in_flags_and_environment_name_their_source(tmp_path: Path) -> 
     ) == [
         "environment FENCEPOST_NODE_PEAR: node.pear: unknown key; did you mean 'peer'?",
         "--set raft.nothing=1: raft.nothing: unknown key",
-        "--set peers.n2=1: peers.n2: write section.key=value with a section of cluster, node, raft, storage, limits",
-        "--set x: x: write section.key=value with a section of cluster, node, raft, storage, limits",
+        "--set peers.n2=1: peers.n2: write section.key=value with a section of cluster, node, raft, storage, "
+        "snapshots, limits",
+        "--set x: x: write section.key=value with a section of cluster, node, raft, storage, snapshots, limits",
         "--set raft.heartbeat=7: raft.heartbeat: \"7\" is not a duration such as \"150ms\", \"2s\"",
         "environment FENCEPOST_RAFT_ELECTION_TIMEOUT: raft.election_timeout: \"soon\" is not a duration such as "
         '"150ms", "2s"',
