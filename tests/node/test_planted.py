@@ -15,8 +15,14 @@ from fencepost.raft.effects.queue import DispatchQueue
 from fencepost.raft.effects.runtime import GuardedRuntime
 from fencepost.raft.effects.tenure import Tenure
 from fencepost.raft.node.applier import Applier
+from fencepost.raft.node.carrying import EffectsCarrier
+from fencepost.raft.node.handover import _Transfer
 from fencepost.raft.node.loop import RaftLoop
+from fencepost.raft.node.members import _Drive
+from fencepost.raft.node.reads import _Asked
+from fencepost.raft.node.requests import Reads, Transfers
 from fencepost.raft.node.service import ClientService, _SubmissionSink
+from fencepost.raft.node.snapshots import SnapshotKeeper
 from fencepost.raft.node.waiters import Waiters
 from fencepost.raft.outbox.machine import OutboxMachine
 from fencepost.raft.ports import Guarantee
@@ -26,6 +32,11 @@ from ..effects import test_activation as activation
 from ..effects import test_dispatch as dispatch
 from ..effects import test_late as late
 from . import test_answers as answers
+from . import test_handover as handover
+from . import test_members as members
+from . import test_reads as reads
+from . import test_requests as requests
+from . import test_snapshots as snapshots
 from . import test_stalls as stalls
 from . import test_waiters as waiters
 from .chaos import Chaos
@@ -305,6 +316,139 @@ FAULTS = [
         "if self._when_idle and tenure.idle:",
         "if self._when_idle:",
         activation.test_s49_drain_finishes_effects_before_leadership_ends,
+    ),
+    Fault(
+        "a leader that is handing over puts what it finishes into the log (S08)",
+        RaftLoop._gathers,
+        "handing_over = raft.transfer is not None and raft.transfer.told_at > 0",
+        "handing_over = False",
+        lambda: handover.test_s08_a_leader_whose_target_does_not_come_serves_on(Guarantee.FENCED),
+    ),
+    Fault(
+        "dispatch goes on while leadership is handed over (S49)",
+        EffectsCoordinator.transfer_begun,
+        "self._tenure.drain()",
+        "pass",
+        lambda: handover.test_s08_a_leader_whose_target_does_not_come_serves_on(Guarantee.FENCED),
+    ),
+    Fault(
+        "dispatch stands still after a transfer that failed (S08)",
+        EffectsCoordinator.transfer_ended,
+        "self._resume()",
+        "pass",
+        handover.test_a_transfer_that_fails_is_told_with_the_reason_and_dispatch_goes_on,
+    ),
+    Fault(
+        "an operator's transfer does not wait for effects (S49)",
+        _Transfer.begin,
+        "self._calls.effects.begin_drain(self._idle)",
+        "self._calls.effects.begin_drain(self._idle); self._ask()",
+        handover.test_s49_effects_under_way_are_on_record_before_the_successor_begins,
+    ),
+    Fault(
+        "a drain that is never given up (S08)",
+        _Transfer._end_drain,
+        "self._calls.effects.end_drain()",
+        "pass",
+        handover.test_a_transfer_that_fails_is_told_with_the_reason_and_dispatch_goes_on,
+    ),
+    Fault(
+        "elected while draining, and dispatches (S49)",
+        EffectsCoordinator.role_changed,
+        "if self._drains:",
+        "if False:",
+        handover.test_a_leader_that_is_elected_while_it_drains_starts_nothing,
+    ),
+    Fault(
+        "reads answered before the state is there (S29)",
+        Reads.answered,
+        "elif answer.read_index <= last_applied:",
+        "elif True:",
+        reads.test_a_confirmed_read_waits_until_its_index_is_applied_or_ends,
+    ),
+    Fault(
+        "reads that wait for ever (S29)",
+        Reads.expire,
+        "read.sink.expired()",
+        "pass",
+        reads.test_s29_a_question_that_is_lost_ends_by_its_deadline,
+    ),
+    Fault(
+        "refused reads dropped in silence (S29)",
+        _Asked.refused,
+        "self._done(None, not_leader(leader, self._leader_address))",
+        "pass",
+        reads.test_s30_a_leader_that_was_cut_off_with_a_minority_does_not_answer,
+    ),
+    Fault(
+        "transfers that nobody ends (S44)",
+        Transfers.expire,
+        "sink.unknown()",
+        "pass",
+        requests.test_all_who_wait_for_a_transfer_hear_of_its_end_each_by_its_own_deadline,
+    ),
+    Fault(
+        "waiters of a replaced state kept (S44)",
+        EffectsCarrier._restore,
+        "self.waiters.superseded(snapshot.last_index)",
+        "pass",
+        snapshots.test_s44_those_who_wait_for_what_came_as_a_snapshot_hear_of_it,
+    ),
+    Fault(
+        "done-waiters of a replaced state kept (S44)",
+        ClientService.restored,
+        "self._operation_ended(operation)",
+        "pass",
+        snapshots.test_s44_those_who_wait_for_what_came_as_a_snapshot_hear_of_it,
+    ),
+    Fault(
+        "a snapshot captured when it is written and not when it is due (S19)",
+        SnapshotKeeper.take,
+        "contents = self._applier.capture()",
+        "contents = (chunk for _ in (0,) for chunk in self._applier.capture())",
+        snapshots.test_s19_what_is_applied_while_a_snapshot_is_written_is_not_in_it,
+    ),
+    Fault(
+        "a snapshot's disk failure overlooked (S12)",
+        SnapshotKeeper._failed,
+        "self._loop.storage_failed(error)",
+        "pass",
+        snapshots.test_s12_a_disk_that_fails_under_a_snapshot_ends_the_node,
+    ),
+    Fault(
+        "no room for a snapshot ends the node (S11)",
+        SnapshotKeeper._taken,
+        "if isinstance(error, StorageFull):",
+        "if False:",
+        snapshots.test_s11_without_room_for_a_snapshot_the_node_serves_on_and_tries_again,
+    ),
+    Fault(
+        "the state stays, and its index moves (S20)",
+        EffectsCarrier._restore,
+        "self._keeper().adopt(snapshot)",
+        "self.applier.last_applied = snapshot.last_index",
+        snapshots.test_s15_s36_a_follower_far_behind_gets_one_snapshot_and_nobody_misses_a_heartbeat,
+    ),
+    Fault(
+        "a learner that has not caught up is given up at once (S28)",
+        _Drive.refused,
+        "if refusal_.code in NOT_YET:",
+        "if False:",
+        members.test_s28_a_voter_that_never_starts_becomes_a_learner_and_costs_nobody_the_quorum,
+    ),
+    Fault(
+        "an unknown end called not yet (S44)",
+        _Drive._overdue,
+        "if self._committing:",
+        "if False:",
+        members.test_a_call_ends_by_its_own_deadline_and_what_it_began_goes_on,
+    ),
+    Fault(
+        "questions of a node that stops are dropped (S44)",
+        RaftLoop.stop,
+        "waiting = (self.waiters, self.reads, self.transfers, self._questions)",
+        "waiting = (self.waiters,)",
+        requests.test_questions_that_a_node_has_not_put_yet_when_it_stops_are_refused,
     ),
 ]
 

@@ -143,6 +143,20 @@ def test_an_empty_batch_waits_for_nothing(waiters: Waiters, sink: Sink) -> None:
     assert sink.heard == {"a": "applied 5:1"}
 
 
+def test_what_came_as_a_snapshot_is_unknown_and_the_rest_waits_on(waiters: Waiters, sink: Sink) -> None:
+    waiters.add(sink, ["a", "b", "c"], 5, 2)
+    waiters.leadership_lost(1000)
+    waiters.add(sink, ["x", "y"], 6, 4)
+    waiters.superseded(4)
+    assert not sink.heard
+    waiters.superseded(6)
+    assert sink.heard == {"a": "unknown", "b": "unknown", "x": "unknown"}
+    assert len(waiters) == 2
+    apply(waiters, 7, 4)
+    assert sink.heard == {"a": "unknown", "b": "unknown", "x": "unknown", "c": "lost", "y": "applied 7:4"}
+    assert len(waiters) == 0
+
+
 def test_abandoned_waiters_are_unknown(waiters: Waiters, sink: Sink) -> None:
     waiters.add(sink, ["a", "b"], 5, 2)
     waiters.add(sink, ["x"], 6, 4)
