@@ -9,7 +9,7 @@ from typing import Any
 from ..core.configuration import Configuration
 from ..core.errors import CommandInvalid, NotFound, NotLeader
 from ..core.events import Role
-from ..core.progress import ProgressState
+from ..core.progress import Progress, ProgressState
 from ..core.token import token_json
 from ..outbox.codec import json_or_text
 from ..outbox.machine import OutboxMachine
@@ -68,6 +68,7 @@ class NodeQueries:
             if peer in links:
                 links[peer]["match_index"] = progress.match_index
                 links[peer]["replicating"] = progress.state is ProgressState.REPLICATE
+                links[peer]["snapshot"] = _on_its_way(progress)
         election = self._machine.elections[-1] if self._machine.elections else None
         return {
             **self._identity,
@@ -82,6 +83,7 @@ class NodeQueries:
             "applied_index": self._loop.applier.last_applied,
             "writes": raft.write_sequence,
             "voters": list(raft.configuration.voters),
+            "outgoing": list(raft.configuration.outgoing),
             "learners": list(raft.configuration.learners),
             "joint": raft.configuration.is_joint,
             "transfer_to": "" if raft.transfer is None else raft.transfer.target,
@@ -246,6 +248,17 @@ class NodeQueries:
                 if record.index > after
             ],
         }
+
+
+def _on_its_way(progress: Progress) -> dict[str, int] | None:
+    """The snapshot that a follower is being sent, and how much of it the follower has."""
+    if progress.snapshot is None:
+        return None
+    return {
+        "last_index": progress.snapshot.last_index,
+        "size_bytes": progress.snapshot.size_bytes,
+        "received_bytes": progress.snapshot_offset,
+    }
 
 
 def _part(configuration: Configuration, node: str) -> str:
