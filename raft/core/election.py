@@ -14,7 +14,7 @@ from .state import RaftState
 def start_election(state: RaftState) -> None:
     """The election timeout has passed, or somebody asked: campaign, by pre-vote first."""
     state.reset_election_deadline()
-    if not state.is_voter or state.removed:
+    if not state.may_be_needed or state.removed:
         return
     if state.disk_is_stalled():
         return  # A vote of our own could not become durable; leave it to nodes whose disk works (S07).

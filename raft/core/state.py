@@ -163,6 +163,17 @@ class RaftState:
         return [voter for voter in voters if voter != self.node_id]
 
     @property
+    def may_be_needed(self) -> bool:
+        """Whether an election may need this node: as a voter in force, or of a configuration before that
+        which may still be in force for others. It may have the longest log of all, and then nobody is
+        elected without it (thesis section 4.2.2)."""
+        committed_at = self.configuration_at(self.commit_index)[0]
+        return any(
+            index >= committed_at and configuration.is_voter(self.node_id)
+            for index, configuration in self._configurations
+        )
+
+    @property
     def peers(self) -> list[str]:
         """Everybody else who receives the log."""
         return [member for member in self.configuration.members if member != self.node_id]
