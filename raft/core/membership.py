@@ -22,6 +22,7 @@ from .entry import Entry, EntryKind
 from .events import Accepted, ChangeConfiguration, Refused, Role, Transition
 from .options import SECOND
 from .progress import Progress
+from .quorum import quorum_value
 from .replication import broadcast_append, send_heartbeat
 from .state import RaftState
 
@@ -93,6 +94,10 @@ def _not_caught_up(state: RaftState, after: Configuration) -> str:
             return f"{node_id} is behind by {behind}, last seen {silent / SECOND:.1f} s ago"
         if behind > state.options.promotion_lag_max:
             return f"{node_id} is behind by {behind}, at most {state.options.promotion_lag_max} is allowed"
+    contacts = {peer: progress.contact_at for peer, progress in state.progress.items() if progress.heard}
+    contacts[state.node_id] = state.now
+    if state.now - quorum_value(after, contacts) >= state.options.election_timeout:
+        return "of the voters that there would be, too few were heard of lately"
     return ""
 
 
@@ -103,7 +108,8 @@ def _append_configuration(state: RaftState, configuration: Configuration) -> Non
     state.uncommitted.append((index, len(data)))
     state.uncommitted_bytes += len(data)
     _follow_members(state)
-    broadcast_append(state)
+    if not state.lost_quorum():  # Those who are left as voters may have been silent (unchecked changes).
+        broadcast_append(state)
 
 
 def _follow_members(state: RaftState) -> None:
