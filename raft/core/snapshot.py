@@ -19,7 +19,10 @@ def want_snapshot(state: RaftState, applied_before: int) -> None:
     newest = 0 if state.snapshot is None else state.snapshot.last_index
     by_entries = options.snapshot_entries and applied - newest >= options.snapshot_entries
     by_bytes = options.snapshot_bytes and state.applied_bytes >= options.snapshot_bytes
-    if (by_entries or by_bytes) and applied > newest:
+    # A node that joins does not know the configuration the cluster began with, and labels nothing before
+    # it has applied the one that made it a member.
+    known = bool(state.configuration_at(applied)[1].voters)
+    if (by_entries or by_bytes) and applied > newest and known:
         state.snapshot_wanted = True
         state.out.take_snapshot = label_at(state, applied)
 
