@@ -66,8 +66,10 @@ class RaftLog:
         return self._entries[index - self._previous_index - 1]
 
     def slice(self, start: int, end: int) -> list[Entry]:
-        """Entries with ``start <= index <= end``."""
-        return self._entries[start - self._previous_index - 1 : end - self._previous_index]
+        """Entries with ``start <= index <= end``; none if ``end`` is before ``start``."""
+        if start <= self._previous_index:
+            raise AssertionError(f"entries from {start} on of a log that begins behind {self._previous_index}")
+        return self._entries[start - self._previous_index - 1 : max(end - self._previous_index, 0)]
 
     def slice_bytes(self, start: int, bytes_max: int) -> tuple[list[Entry], int]:
         """Entries from ``start`` on whose payloads together fit ``bytes_max``, and how long those are; at
