@@ -67,10 +67,15 @@ class RaftState:
         self.now = now
         self.out = Effects()
         self.snapshot = snapshot
-        self.log = RaftLog(entries, previous_index, previous_term)
+        self.log = RaftLog(entries, previous_index, previous_term, 0 if snapshot is None else snapshot.last_time_ns)
         superseded = snapshot is not None and not self.log.matches(snapshot.last_index, snapshot.last_term)
         if snapshot is not None and superseded:
             # Received and published, and then the power went before the log was told (S15).
+            if max(commit_index, previous_index) > snapshot.last_index:
+                raise AssertionError(
+                    f"the log begins behind {previous_index} and is committed to {commit_index}: "
+                    f"{snapshot} is older, the newest one must have been lost"
+                )
             self.log.reset(snapshot.last_index, snapshot.last_term, snapshot.last_time_ns)
         # The log may know a later term than the saved one after damage; a term is never reused (S03).
         self.current_term = max(hard_state.term, self.log.last_term)
@@ -156,13 +161,6 @@ class RaftState:
         return self.configuration.is_voter(self.node_id)
 
     @property
-    def voting_peers(self) -> list[str]:
-        """Whose votes count beside our own."""
-        configuration = self.configuration
-        voters = sorted({*configuration.voters, *configuration.outgoing})
-        return [voter for voter in voters if voter != self.node_id]
-
-    @property
     def may_be_needed(self) -> bool:
         """Whether an election may need this node: as a voter in force, or of a configuration before that
         which may still be in force for others. It may have the longest log of all, and then nobody is
@@ -172,6 +170,13 @@ class RaftState:
             index >= committed_at and configuration.is_voter(self.node_id)
             for index, configuration in self._configurations
         )
+
+    @property
+    def voting_peers(self) -> list[str]:
+        """Whose votes count beside our own."""
+        configuration = self.configuration
+        voters = sorted({*configuration.voters, *configuration.outgoing})
+        return [voter for voter in voters if voter != self.node_id]
 
     @property
     def peers(self) -> list[str]:
