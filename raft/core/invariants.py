@@ -268,7 +268,9 @@ def _check_persist(before: Summary, state: RaftState, persist: Persist) -> None:
                              f"{before.commit_index} (S17)")  # fmt: skip
     end = persist.truncate_from - 1 if persist.truncate_from else before.last_index
     if persist.reset is not None:
-        if persist.reset.last_index <= before.commit_index or persist.reset != state.snapshot:
+        repairs = persist.sequence == before.write_sequence  # Dropped at the start, before any step.
+        drops_committed = persist.reset.last_index <= before.commit_index and not repairs
+        if drops_committed or persist.reset != state.snapshot:
             raise AssertionError(f"the log was dropped for {persist.reset}, committed to {before.commit_index}")
         end = persist.reset.last_index
     if persist.compact_to and (state.snapshot is None or persist.compact_to > state.snapshot.last_index):
