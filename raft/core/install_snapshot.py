@@ -124,18 +124,22 @@ def snapshot_unusable(state: RaftState, event: SnapshotUnusable) -> None:
 def snapshot_received(state: RaftState, event: SnapshotReceived) -> None:
     """All of it is durable here. It takes the place of what it covers, and of nothing else."""
     snapshot = event.snapshot
-    incoming, state.incoming = state.incoming, None
+    incoming = state.incoming
+    if incoming is not None and incoming.snapshot == snapshot:
+        state.incoming = None
     known = state.snapshot
     if known is not None and snapshot.last_index <= known.last_index:
         pass
-    elif state.role is Role.LEADER:
-        pass  # Elected meanwhile: it has all that is committed, and finds its own way to where that ends.
     elif state.log.matches(snapshot.last_index, snapshot.last_term):
         # The log has what the snapshot holds, and maybe more, which stays (figure 5.3, step 6).
         state.snapshot = snapshot
         state.rebase_configurations(snapshot)
-        state.commit_index = max(state.commit_index, snapshot.last_index)
-    elif state.role is Role.FOLLOWER:
+        if state.role is not Role.LEADER:  # Elected meanwhile, it finds its own way to where that ends.
+            state.commit_index = max(state.commit_index, snapshot.last_index)
+    elif state.role is not Role.LEADER:
+        if state.role is not Role.FOLLOWER:
+            # It takes the newest one on the disk for its own, or it would offer what is not kept any more.
+            state.become_follower(state.current_term, "", "received a snapshot")
         state.snapshot = snapshot
         state.reset_log(snapshot)
         state.commit_index = state.apply_reported = snapshot.last_index
