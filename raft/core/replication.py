@@ -57,13 +57,12 @@ def send_entries(state: RaftState, peer: str, progress: Progress) -> None:
         send_chunk(state, peer, progress)
         return
     while progress.next_index <= log.last_index:
+        if progress.state is ProgressState.PROBE and progress.probe_sent:
+            return
         if progress.next_index <= log.previous_index:
             send_snapshot(state, peer, progress)
             return
-        if progress.state is ProgressState.PROBE:
-            if progress.probe_sent:
-                return
-        elif progress.in_flight and (
+        if progress.in_flight and (
             len(progress.in_flight) >= options.in_flight_max or progress.in_flight_bytes >= options.in_flight_bytes_max
         ):
             return
