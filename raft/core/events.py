@@ -76,7 +76,8 @@ class Unreachable(NamedTuple):
 
 
 class Campaign(NamedTuple):
-    """Start an election now, without waiting for a timeout."""
+    """Start an election now, without waiting for a timeout. Ignored while a leader may answer reads from a
+    lease that this node has promised it (``Options.lease_reads``)."""
 
     now: int
 

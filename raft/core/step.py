@@ -118,7 +118,9 @@ class Raft(RaftState):
             case Unreachable():
                 self._unreachable(event.peer)
             case Campaign():
-                if self.role is not Role.LEADER:
+                # A timeout without a word keeps this node's promise to a leader that answers from its lease.
+                promised = self.options.lease_reads and self.has_live_leader()
+                if self.role is not Role.LEADER and not promised:
                     election.start_election(self)
             case StepDown():
                 if self.role is not Role.FOLLOWER:

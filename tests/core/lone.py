@@ -228,6 +228,8 @@ class Lone:
 
     def become_candidate(self) -> None:
         """Campaign with the pre-votes of everybody; its own vote is not durable yet."""
+        if self.raft.options.lease_reads:
+            self.now += self.raft.options.election_timeout  # For so long it keeps its vote to itself.
         self.campaign()
         round_ = self.raft.pre_vote_round
         for peer in self.raft.peers:
