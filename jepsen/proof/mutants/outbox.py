@@ -1,0 +1,68 @@
+"""The replicated outbox: what an entry does to a command, and what a snapshot keeps of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ....raft.outbox import capture
+from ....raft.outbox import snapshot as outbox_snapshot
+from ....raft.outbox.machine import OutboxMachine
+from .mutant import Mutant
+
+
+def _mutant(name: str, function: Callable[..., Any], line: str, fault: str) -> Mutant:
+    return Mutant(name, "outbox", function, line, fault)
+
+
+MUTANTS = (
+    _mutant(
+        "a command that is known is taken in once more",
+        OutboxMachine._apply_command,
+        "if known is not None:",
+        "if False:",
+    ),
+    _mutant(
+        "an entry of a superseded leader counts",
+        OutboxMachine._is_current,
+        "return active is None or token >= active.token",
+        "return True",
+    ),
+    _mutant(
+        "a failure counts whatever its attempt",
+        OutboxMachine._fail,
+        "if after is None or operation.attempt != row.attempt or operation.token != token:",
+        "if after is None:",
+    ),
+    _mutant(
+        "what the predecessor had under way is not taken over",
+        OutboxMachine._apply_activation,
+        "if after is None or operation.token is None or operation.token >= token:",
+        "if True:",
+    ),
+    _mutant(
+        "a naked effect that was under way is begun anew",
+        OutboxMachine._apply_activation,
+        "trigger = TAKE_OVER_BY_GUARANTEE.get(activation.guarantee)",
+        "trigger = Trigger.TAKE_OVER",
+    ),
+    _mutant("a retry begins its count anew", OutboxMachine._fail, "operation.failures += 1", "operation.failures = 1"),
+    _mutant(
+        "an operation that waits is not in a snapshot's list of what waits",
+        outbox_snapshot._load_operations,
+        "if operation.state not in TERMINAL:",
+        "if operation.state is OperationState.COMMITTED:",
+    ),
+    _mutant(
+        "cluster time is not in a snapshot",
+        outbox_snapshot._load_head,
+        "state.cluster_time_ns = head.cluster_time_ns",
+        "pass",
+    ),
+    _mutant(
+        "what changes while a snapshot is written is written as it has become",
+        capture.Captures.keep,
+        "capture.kept[index] = record_of(operation)",
+        "pass",
+    ),
+)

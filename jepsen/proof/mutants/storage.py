@@ -1,0 +1,64 @@
+"""The disk: what is synced, what is read back, what is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ....storage import chain, records, recovery, snapshots, statefiles
+from ....storage.log_store import FileLogStore
+from ....storage.recovery import Replay
+from ....storage.segments import ActiveSegment
+from ....storage.snapshot_files import Draft
+from .mutant import Mutant
+
+
+def _mutant(name: str, function: Callable[..., Any], line: str, fault: str) -> Mutant:
+    return Mutant(name, "storage", function, line, fault)
+
+
+MUTANTS = (
+    _mutant("a record is not synced", ActiveSegment.append, "self._file.sync_data()", "pass"),
+    _mutant(
+        "half a record stays where the next one is put behind it",
+        ActiveSegment.append,
+        '            if doing == "writing" or is_full(error):\n                self._cut()\n'
+        "            raise disk_failure(error, doing, self.path) from error\n",
+        "            end += 512\n",
+    ),
+    _mutant(
+        "term and vote are not read back",
+        Replay._hard_state,
+        "self.standing.hard_state = HardState(term, voted_for)",
+        "self.standing.hard_state = HardState(term, '')",
+    ),
+    _mutant("a truncation is not read back", Replay._write, "self._truncate(truncate_from)", "pass"),
+    _mutant("damage is taken for a torn write", recovery._judge_damage, "if following is not None:", "if False:"),
+    _mutant(
+        "the checksum of a body is not compared",
+        records.record_at,
+        "if len(padded) != end - start or google_crc32c.value(padded) != header.body_check:",
+        "if len(padded) != end - start:",
+    ),
+    _mutant(
+        "a new segment is not named in the manifest",
+        chain.roll,
+        "    write_manifest(disk, directory, header.instance, Manifest(first, header.number))\n",
+        "",
+    ),
+    _mutant("a name is not synced", statefiles.write_state, "disk.sync_directory(path.parent)", "pass"),
+    _mutant("a failed sync is forgotten", FileLogStore._fail, "self._failure = error", "return"),
+    _mutant(
+        "what was last written is not read from the disk again",
+        FileLogStore._make_ready,
+        "if loaded.raised or not loaded.sealed:",
+        "if False:",
+    ),
+    _mutant("a snapshot is not synced before it gets its name", Draft.publish, "self._file.sync()", "pass"),
+    _mutant(
+        "old snapshots are deleted before the new one is there",
+        snapshots.FileSnapshotStore._prune,
+        "names[-KEPT:]",
+        "names[:-KEPT]",
+    ),
+)

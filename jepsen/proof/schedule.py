@@ -1,0 +1,103 @@
+"""From a seed to its plan: how many nodes, from what beginning, which kinds of fault, what of them and when.
+
+A run has a few kinds of fault and not all of them: with everything at once each fault ends before it has
+shown what it can do, because the next one has already come.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, NamedTuple
+
+from ...raft.core.options import MILLISECOND, SECOND
+from ..sim.streams import stream
+from .faults import KINDS
+from .faults.kind import log_uniform
+from .hard_states import HARD_STATES
+from .plan import Fault, Plan
+
+
+class Scale(NamedTuple):
+    """How long runs are."""
+
+    safety_ns: int = 20 * SECOND
+    """On average; evenly from half of it to one and a half."""
+    quiet_ns: int = 330 * SECOND
+    """On average, as ``safety_ns``."""
+    pace_ns: int = 1100 * MILLISECOND
+    """Between two faults, on average."""
+
+
+USUAL = Scale()
+SHORT = Scale(quiet_ns=5 * SECOND)
+"""For mutants: what shows itself at all does so while faults last or when the cluster must heal."""
+
+HARD_STATE_SHARE = 0.4
+FIVE_SHARE = 0.35
+NODES = (3, 5)
+CLIENTS_MAX = 4
+
+
+def plan_of(seed: int, scale: Scale = USUAL, *, nodes: int | None = None) -> Plan:
+    """The plan of a seed. ``nodes`` overrides how many there are, and nothing else."""
+    shape, content = stream(seed, "shape"), stream(seed, "faults")
+    drawn = 5 if shape.random() < FIVE_SHARE else 3
+    hard_state = shape.choice(sorted(HARD_STATES)) if shape.random() < HARD_STATE_SHARE else ""
+    clients = shape.randint(2, CLIENTS_MAX)
+    safety_ns = _around(shape, scale.safety_ns)
+    quiet_ns = _around(shape, scale.quiet_ns)
+    faults = _faults(content, safety_ns, scale.pace_ns)
+    return Plan(
+        seed, nodes or drawn, clients, hard_state, _settings(stream(seed, "settings")), safety_ns, quiet_ns, faults
+    )
+
+
+def _around(random: Random, mean_ns: int) -> int:
+    return round(mean_ns * random.uniform(0.5, 1.5) / MILLISECOND) * MILLISECOND
+
+
+def _faults(random: Random, safety_ns: int, pace_ns: int) -> tuple[Fault, ...]:
+    chosen = _subset(random)
+    weights = [KINDS[name].weight for name in chosen]
+    faults = []
+    at_ns = random.randint(0, 2 * pace_ns)
+    while at_ns < safety_ns:
+        name = random.choices(chosen, weights)[0]
+        faults.append(Fault(at_ns, name, KINDS[name].draw(random)))
+        at_ns += log_uniform(random, 10, 4 * pace_ns // MILLISECOND) * MILLISECOND
+    return tuple(faults)
+
+
+def _subset(random: Random) -> list[str]:
+    """Three to eight kinds, heavier ones more often."""
+    names = list(KINDS)
+    wanted = random.randint(3, 8)
+    chosen: list[str] = []
+    while len(chosen) < wanted:
+        name = random.choices(names, [KINDS[each].weight for each in names])[0]
+        if name not in chosen:
+            chosen.append(name)
+    return chosen
+
+
+def _settings(random: Random) -> dict[str, Any]:
+    """Small limits more often than large ones, so that every one of them is reached."""
+    heartbeat_ms = random.choice((100, 250, 300, 330))
+    snapshots = random.choice((0, 8, 20, 60))
+    return {
+        "heartbeat_ms": heartbeat_ms,
+        "election_timeout_ms": random.choice((1000, 1000, 1500)),
+        "stall_bound_ms": random.choice((400, 1000)),
+        "snapshot_entries": snapshots,
+        "retained_entries": random.choice((0, 5, 40)),
+        "chunk_bytes": random.choice((300, 2000, 256 << 10)),
+        "append_bytes_max": random.choice((64, 1000, 1 << 20)),
+        "in_flight_max": random.choice((1, 4, 64)),
+        "promotion_lag_max": random.choice((3, 100)),
+        "lease_reads": random.choice((0, 1)),
+        "segment_kib": random.choice((4, 16, 256)),
+        "resources": random.choice(("ledger", "ledger keyed", "ledger naked", "ledger wide keyed naked")),
+        "failing": round(random.choice((0.0, 0.0, 0.1, 0.3)), 3),
+        "think_ms": random.choice((100, 300, 800)),
+        "start_max_ms": random.choice((200, 1500)),
+    }

@@ -1,0 +1,80 @@
+"""The world that a plan asks for: options of the nodes, resources that fail as they do in life, disks, network."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+
+from ...raft.core.options import MILLISECOND, SECOND, Options
+from ...raft.effects.handlers import Permanent, Retryable
+from ...raft.effects.policy import ActivationPolicy, RetryPolicy
+from ...raft.ports import Attempt, Guarantee
+from ..sim.observer import Observer
+from ..sim.resource import ResourceSpec
+from ..sim.settings import DiskSettings, NetworkSettings, ResourceSettings
+from ..sim.world import World
+from .plan import Parameters, Plan
+
+POLICY = RetryPolicy(max_attempts=6, backoff_ns=50 * MILLISECOND, backoff_max_ns=2 * SECOND)
+ACTIVATION = ActivationPolicy(required=True, timeout_ns=10 * SECOND)
+WAYS = ResourceSettings(tail=0.004, tail_ns=30 * MILLISECOND, tail_max_ns=30 * SECOND)
+PERMANENT_SHARE = 0.2
+"""Of the commands that fail at all."""
+
+
+def failing(share: float) -> Callable[[Attempt], bytes]:
+    """An effect that fails for some commands, by their id alone: once, several times, or for good."""
+
+    def credit(attempt: Attempt) -> bytes:
+        drawn = int.from_bytes(hashlib.blake2b(attempt.operation_id.encode(), digest_size=4).digest()) / (1 << 32)
+        if drawn < share * PERMANENT_SHARE:
+            raise Permanent("400")
+        if drawn < share and attempt.number <= 1 + int(drawn * 1_000_000) % 3:
+            raise Retryable("503")
+        return b'{"rows":1}'
+
+    return credit
+
+
+def specs(names: str, share: float) -> list[ResourceSpec]:
+    effects = {"credit": failing(share)}
+    known = {
+        "ledger": ResourceSpec("ledger", effects, batch_limit=7, policy=POLICY, activation=ACTIVATION, settings=WAYS),
+        "wide": ResourceSpec(
+            "wide", effects, batch_limit=2, concurrency=3, policy=POLICY, activation=ACTIVATION, settings=WAYS
+        ),
+        "keyed": ResourceSpec("keyed", effects, Guarantee.KEYED, 5, 2, POLICY, ACTIVATION, WAYS),
+        "naked": ResourceSpec("naked", effects, Guarantee.NAKED, 3, 1, POLICY, ACTIVATION, WAYS),
+    }
+    return [known[name] for name in names.split()]
+
+
+def options_of(settings: Parameters) -> Options:
+    return Options(
+        election_timeout=int(settings["election_timeout_ms"]) * MILLISECOND,
+        heartbeat_interval=int(settings["heartbeat_ms"]) * MILLISECOND,
+        stall_bound=int(settings["stall_bound_ms"]) * MILLISECOND,
+        snapshot_entries=int(settings["snapshot_entries"]),
+        retained_entries=int(settings["retained_entries"]),
+        chunk_bytes=int(settings["chunk_bytes"]),
+        append_bytes_max=int(settings["append_bytes_max"]),
+        in_flight_max=int(settings["in_flight_max"]),
+        promotion_lag_max=int(settings["promotion_lag_max"]),
+        lease_reads=bool(settings["lease_reads"]),
+    )
+
+
+def world_of(plan: Plan, observers: Sequence[Observer]) -> World:
+    """Nothing runs in it yet."""
+    settings = plan.settings
+    return World(
+        plan.seed,
+        plan.nodes,
+        options=options_of(settings),
+        resources=specs(str(settings["resources"]), float(settings["failing"])),
+        network=NetworkSettings(),
+        disk=DiskSettings(
+            segment_bytes=int(settings["segment_kib"]) << 10, start_max_ns=int(settings["start_max_ms"]) * MILLISECOND
+        ),
+        observers=observers,
+    )
