@@ -91,9 +91,9 @@ class Acknowledged(Property):
         replay = self._reference.at_end()
         for index, promise in self.promises.items():
             self._check_committed(promise)
-            for node in self.ledger.nodes.values():
+            for node in self.ledger.members():
                 image = node.asked
-                if not node.up or index <= image.previous_index:
+                if index <= max(image.previous_index, self.ledger.base):
                     continue  # In a snapshot there, whose state is compared as a whole.
                 place = index - image.previous_index - 1
                 if place >= len(image.entries) or image.entries[place].data != promise.data:

@@ -6,6 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from ...raft.core.configuration import Configuration
+from ...raft.effects.resources.memory import MemoryStore
 from ...raft.ports import Guarantee
 from ...storage.identity import DataDirectory
 from ...storage.log_store import FileLogStore
@@ -60,7 +61,7 @@ def _scan(properties: Properties) -> None:
         _check_disk(properties.ledger.nodes[node.name])
     _check_clients(properties)
     for resource in properties.world.resources.values():
-        _check_fence(resource)
+        _check_fence(resource, properties.known_before.get(resource.name))
 
 
 def _members(properties: Properties) -> list[SimNode]:
@@ -187,13 +188,13 @@ def _judge(operations: list[Operation], model: Model) -> None:
         raise PropertyViolated("history", f"the verdict on {len(operations)} operations is {judgement.verdict}\n{told}")
 
 
-def _check_fence(resource: OutsideResource) -> None:
+def _check_fence(resource: OutsideResource, known_before: MemoryStore | None) -> None:
     """The resource's own record is that of a fence, for whoever knows nothing of calls and clusters."""
     if resource.spec.guarantee is not Guarantee.FENCED or any(
         what.startswith("restored") for _, what in resource.events
     ):
         return
-    operations = of_fence(resource)
+    operations = of_fence(resource, known_before)
     for violation in violations(operations):
         raise PropertyViolated("history", f"resource {resource.name}: {violation}")
     if len(operations) <= SEARCHED_MAX:

@@ -70,6 +70,5 @@ class EqualState(Property):
             raise self.broken(f"{node} at index {index}: {error}") from error
 
     def finished(self) -> None:
-        for node in self.ledger.nodes.values():
-            if node.up:
-                self.look(node, node.node.applier.last_applied)
+        for node in self.ledger.members():
+            self.look(node, node.node.applier.last_applied)

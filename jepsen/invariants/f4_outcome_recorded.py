@@ -11,7 +11,8 @@ from .ledger import Ledger
 from .property import Property
 from .reference import Reference
 
-_WITHOUT_EFFECT = (OperationState.FAILED, OperationState.DEAD, OperationState.IN_DOUBT)
+_ENDED = (OperationState.SUCCEEDED, OperationState.FAILED, OperationState.DEAD, OperationState.IN_DOUBT)
+"""What stands in a lane behind one in doubt waits until a person has looked (S52): that is on record, too."""
 
 
 class OutcomeRecorded(Property):
@@ -35,9 +36,14 @@ class OutcomeRecorded(Property):
 
     def finished(self) -> None:
         resources = self.ledger.world.resources
+        standing: dict[tuple[str, str], None] = {}
         for operation in self._reference.at_end().machine.operations.values():
-            resource = resources.get(operation.resource)
-            if resource is not None and operation.effect in resource.inner.effects:
+            resource, lane = resources.get(operation.resource), (operation.resource, operation.lane)
+            if resource is None or operation.effect not in resource.inner.effects:
+                continue  # Nobody can carry it out, and that is no secret (``waiting_reason``).
+            if operation.lane and operation.state is OperationState.IN_DOUBT:
+                standing[lane] = None
+            if operation.state in _ENDED or lane not in standing:
                 self._check(operation, resource)
 
     def _check(self, operation: Operation, resource: OutsideResource) -> None:
@@ -51,7 +57,7 @@ class OutcomeRecorded(Property):
         if state is OperationState.SUCCEEDED:
             if not count or (count > 1 and not restored):
                 raise self.broken(what)
-        elif state not in _WITHOUT_EFFECT:
+        elif state not in _ENDED:
             raise self.broken(f"{what}: it has no end")
         elif not operation.error and not operation.history[-1].note:
             raise self.broken(f"{what}, and no reason is on record")

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ...raft.core.entry import Entry, EntryKind
 from ...raft.core.errors import StaleLeader
+from ...raft.effects.resources.memory import MemoryStore
 from ...raft.ports import AttemptStatus
 from ..checkers import Answer, ApplyValue, CasValue, Operation, Status
 from ..sim.jobs import Fate, Job, Kind
@@ -129,13 +130,28 @@ def of_log(jobs: Iterable[Job], first_index: Mapping[str, int], committed: Itera
 # -- a fenced resource ----------------------------------------------------------------------------------
 
 
-def of_fence(resource: OutsideResource) -> list[Operation]:
-    """What a fenced resource was asked to let in and to do, from when it was sent to when it was decided."""
+def of_fence(resource: OutsideResource, known_before: MemoryStore | None = None) -> list[Operation]:
+    """What a fenced resource was asked to let in and to do, from when it was sent to when it was decided.
+
+    ``known_before`` is what it held when the world began: that happened before everything else, in its order.
+    """
     found: list[Operation] = []
+    if known_before is not None:
+        found += _before(resource.name, known_before)
     for call in resource.calls:
         if call.kind != "fence" and call.decision in ("accepted", StaleLeader.code):
             found += _applies(call)
     return found
+
+
+def _before(key: str, store: MemoryStore) -> Iterable[Operation]:
+    asked = [(claim.token, f"claim {claim.sequence} before") for claim in store.claims]
+    asked += [(done.token, done.operation_id) for done in store.operations]
+    asked.sort(key=lambda each: each[0])
+    for place, (token, idem) in enumerate(asked):
+        time = 2 * (place - len(asked))
+        value = ApplyValue(token, idem)
+        yield Operation(f"before {place}", "apply", key, value, Answer.ACCEPTED, time, time + 1)
 
 
 def _applies(call: ResourceCall) -> Iterable[Operation]:

@@ -105,6 +105,12 @@ class Ledger:
         self.committed.clear()
         self.committed_in.clear()
 
+    # -- who is in it -------------------------------------------------------------------------------
+
+    def members(self) -> list[ObservedNode]:
+        """Those that receive the log, as far as their processes run."""
+        return [self.nodes[node.name] for node in self.world.members()]
+
     # -- who holds it -------------------------------------------------------------------------------
 
     def holders(self, configuration: Configuration, index: int, term: int) -> list[str]:

@@ -6,8 +6,13 @@ from __future__ import annotations
 from ...raft.core.entry import EntryKind
 from ...raft.core.events import Persist, Role
 from ...raft.core.invariants import Summary
+from .ledger import Ledger
 from .observed import ObservedNode
 from .property import Property
+
+
+def _agreed(node: ObservedNode, index: int, ledger: Ledger) -> bool:
+    return ledger.term_at(index) == node.asked.term_at(index)
 
 
 class OneChangeInFlight(Property):
@@ -34,7 +39,7 @@ class OneChangeInFlight(Property):
                 f"{node} appends a configuration at {index} before it has committed in its term {term} "
                 f"(from {raft.term_start_index} on, committed to {raft.commit_index})"
             )
-        if before_it > ledger.base and ledger.term_at(before_it) != node.asked.term_at(before_it):
+        if before_it > max(ledger.base, node.asked.previous_index) and not _agreed(node, before_it, ledger):
             raise self.broken(
                 f"{node}, leader of term {term}, appends a configuration at {index}, and the one at {before_it} is not "
                 f"committed"

@@ -17,10 +17,11 @@ from ...raft.core.entry import Entry
 from ...raft.core.events import Durable, Effects, Event, Propose, Receive, Role, Tick
 from ...raft.core.invariants import Summary, summarize
 from ...raft.core.messages import AppendEntries, AppendEntriesResponse, Message
+from ...raft.effects.resources.memory import MemoryStore
 from ...raft.ports import Answer
 from ..sim.jobs import Invocation, Job, Reply
 from ..sim.observer import Observer
-from ..sim.resource import ResourceCall
+from ..sim.resource import OutsideResource, ResourceCall
 from .acknowledged import Acknowledged
 from .activation_barrier import ActivationBarrier
 from .authority import Authority
@@ -114,10 +115,11 @@ class Properties(Observer):
         }
         self._said, self._stepped = self._hooks["said"], self._hooks["stepped"]
         self._nodes = ledger.nodes
-        self._restores_seen: dict[str, int] = {}
+        self.known_before: dict[str, MemoryStore] = {}
+        """What resources held when the world began, where that is anything."""
         for resource in world.resources.values():
-            self._restores_seen[resource.name] = len(resource.events)
             if resource.store.fences or resource.store.operations:
+                self.known_before[resource.name] = resource.backup()
                 self._tell("resource_restored", resource)
 
     def _tell(self, hook: str, *arguments: Any) -> None:
@@ -145,8 +147,10 @@ class Properties(Observer):
         if raft.commit_index <= ledger.last_index:
             return
         if image.previous_index > ledger.last_index:
+            # What lies between is not known; what was known before it is covered by this node's snapshot.
             ledger.begin_at(image.previous_index, image.previous_term)
-        if seen.applied > self.reference.start_index and seen.applied > ledger.base and not self.reference.applied:
+            self.reference.begin_at(seen.applied, seen.node.applier)
+        elif seen.applied > self.reference.start_index and seen.applied > ledger.base and not self.reference.applied:
             self.reference.begin_at(seen.applied, seen.node.applier)
         entries = image.slice(ledger.last_index + 1, raft.commit_index)
         if entries:
@@ -194,8 +198,11 @@ class Properties(Observer):
         for write in effects.persist:
             node.asked.take(write)
             node.pending.append(write)
+        if raft.commit_index > before.commit_index:
+            self._committed(node, before)
+        for write in effects.persist:
             self._tell("wrote", node, write, before)
-        if raft.snapshot is not node.asked.snapshot:
+        if raft.snapshot is not node.disk.snapshot:
             # It was taken or received, and is durable: else the core would not have heard of it.
             node.asked.snapshot = node.disk.snapshot = raft.snapshot
         for hear in self._stepped:
@@ -206,8 +213,6 @@ class Properties(Observer):
             self._configured(node)
         if raft.role is not before.role:
             self._tell("changed_role", node, before)
-        if raft.commit_index > before.commit_index:
-            self._committed(node, before)
         if raft.role is Role.LEADER and (before.role is not Role.LEADER or before.current_term != raft.current_term):
             self._elected(node)
         if effects.restore is not None:
@@ -272,18 +277,11 @@ class Properties(Observer):
 
     def on_resource(self, call: ResourceCall) -> None:
         resource = self.world.resources[call.resource]
-        self._see_restores()
         for hear in self._hooks["called"]:
             hear(call, resource)
 
-    def _see_restores(self) -> None:
-        for resource in self.world.resources.values():
-            events = resource.events
-            seen = self._restores_seen[resource.name]
-            if len(events) > seen:
-                self._restores_seen[resource.name] = len(events)
-                if any(what.startswith("restored") for _, what in events[seen:]):
-                    self._tell("resource_restored", resource)
+    def on_restored(self, resource: OutsideResource) -> None:
+        self._tell("resource_restored", resource)
 
     def on_invoked(self, invocation: Invocation) -> None:
         self.jobs.setdefault(invocation.job)
@@ -296,7 +294,6 @@ class Properties(Observer):
 
     def finished(self) -> None:
         """What the properties have to say in the end. See ``ending`` for all of it."""
-        self._see_restores()
         self._tell("finished")
 
 
