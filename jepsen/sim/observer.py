@@ -17,7 +17,7 @@ from ...raft.ports import Answer
 if TYPE_CHECKING:
     from .jobs import Invocation, Reply
     from .node import SimNode
-    from .resource import ResourceCall
+    from .resource import OutsideResource, ResourceCall
 
 
 class Observer:
@@ -56,6 +56,9 @@ class Observer:
     def on_resource(self, call: ResourceCall) -> None:
         """A call has reached a resource, and the resource has decided."""
 
+    def on_restored(self, resource: OutsideResource) -> None:
+        """A resource has gone back to an old backup of its own."""
+
     def on_invoked(self, invocation: Invocation) -> None:
         """A client has sent a request."""
 
@@ -82,6 +85,7 @@ class Hooks:
         self.on_applied: list[Callable[[SimNode, list[Entry], list[Any]], None]] = []
         self.on_effect: list[Callable[[str, str], None]] = []
         self.on_resource: list[Callable[[ResourceCall], None]] = []
+        self.on_restored: list[Callable[[OutsideResource], None]] = []
         self.on_invoked: list[Callable[[Invocation], None]] = []
         self.on_answered: list[Callable[[Invocation, Answer | Reply | None], None]] = []
 

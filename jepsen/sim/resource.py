@@ -215,6 +215,8 @@ class OutsideResource:
         for name, value in vars(backup).items():
             setattr(self.store, name, value.copy() if isinstance(value, dict | list) else value)
         self.store.down = down
+        for look in self.hooks.on_restored:
+            look(self)
         self._break_connections()
 
     def _note(self, what: str) -> None:
