@@ -139,7 +139,9 @@ class EffectsCoordinator:
         if tenure is None:
             return
         tenure.pump(now)
-        self._arm_wake(tenure.next_wake_ns(), self._node_loop.cluster_time_ns())
+        wake_ns = tenure.next_wake_ns()
+        if wake_ns:
+            self._arm_wake(wake_ns, self._node_loop.cluster_time_ns())
         if self._when_idle and tenure.idle:
             self._tell_idle()
 
@@ -300,7 +302,7 @@ class EffectsCoordinator:
 
     def _arm_wake(self, at_cluster_ns: int, now_cluster_ns: int) -> None:
         """A turn at the time of the next retry."""
-        if not at_cluster_ns or (self._wake_timer is not None and self._wake_at_ns <= at_cluster_ns):
+        if self._wake_timer is not None and self._wake_at_ns <= at_cluster_ns:
             return
         if self._wake_timer is not None:
             self._wake_timer.cancel()

@@ -134,6 +134,8 @@ class Dispatcher:
         if self._suspended:
             return
         queue = self._queue
+        if queue.is_empty:
+            return  # Most turns of a leader: this is asked in every one of them.
         queue.wake(self._cluster_time_ns())
         others = self._executions.under_way - self._executing
         while queue.has_ready and self._running + others < self._resource.concurrency:

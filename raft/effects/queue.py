@@ -120,5 +120,10 @@ class DispatchQueue:
         return self._waiting[0][0] if self._waiting else 0
 
     @property
+    def is_empty(self) -> bool:
+        """Nothing is ready, and nothing waits for its time."""
+        return not self._ready and not self._waiting
+
+    @property
     def has_ready(self) -> bool:
         return bool(self._ready)

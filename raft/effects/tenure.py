@@ -324,8 +324,13 @@ class Tenure:
             seat.dispatcher.pump()
 
     def next_wake_ns(self) -> int:
-        times = [wake for seat in self._seats.values() if (wake := seat.dispatcher.next_wake_ns())]
-        return min(times, default=0)
+        """Cluster time of the next retry; 0 if none waits."""
+        earliest = 0
+        for seat in self._seats.values():
+            wake_ns = seat.dispatcher.next_wake_ns()
+            if wake_ns and (not earliest or wake_ns < earliest):
+                earliest = wake_ns
+        return earliest
 
     def _executed(self, name: str, succeeded: int) -> None:
         self._seats[name].claim_failures = 0

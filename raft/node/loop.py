@@ -149,7 +149,9 @@ class RaftLoop(EffectsCarrier):
             self._wake()
 
     def receive(self, source: str, message: Message) -> None:
-        self.feed(Receive(self._clock.monotonic_ns(), source, message))
+        if not self._stopped:
+            self._inbox.append(Receive(self._clock.monotonic_ns(), source, message))
+            self._wake()
 
     def unreachable(self, peer: str) -> None:
         self.feed(Unreachable(self._clock.monotonic_ns(), peer))
@@ -274,7 +276,8 @@ class RaftLoop(EffectsCarrier):
             for waiting in (self.waiters, self.reads, self.transfers):
                 waiting.expire(now)
         inbox, self._inbox = self._inbox, []
-        step = self.raft.step
+        gathering, raft = self._gathering, self.raft
+        step = raft.step
         for event in inbox:
             effects = step(event)
             if type(event) is Durable and event.sequence > self._durable_sequence:
@@ -285,8 +288,8 @@ class RaftLoop(EffectsCarrier):
         if self._questions:
             for effects in self._questions.put(step, self._clock.monotonic_ns()):
                 self._carry_out(effects)
-        self._put_reads()
-        gathering, raft = self._gathering, self.raft
+        if self.reads:
+            self._put_reads()
         if gathering.clients and raft.is_busy:
             gathering.refuse_clients("BUSY")
         if self._held:
@@ -297,7 +300,10 @@ class RaftLoop(EffectsCarrier):
         if (gathering.clients or gathering.internal) and not self._gathers() and not self._stopped:
             self._propose()
         if not self._stopped:
-            self._timer.arm(min(raft.deadline(), self.reads.deadline(), self.transfers.deadline()))
+            deadline = raft.deadline()
+            if self.reads or self.transfers:
+                deadline = min(deadline, self.reads.deadline(), self.transfers.deadline())
+            self._timer.arm(deadline)
 
     def _gathers(self) -> bool:
         """Whether proposals wait. While writes are under way the next one gathers everything that arrives, so
