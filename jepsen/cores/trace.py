@@ -43,8 +43,13 @@ class Trace:
             lines.append(f"{now / MILLISECOND:10.3f} {name:3} {columns:66} {event}")
             if effects is None:
                 continue
-            done = [*effects.persist, *effects.sends, *([effects.proposed] if effects.proposed else [])]
-            lines += [f"{'':16}-> {effect}" for effect in done]
+            done: list[object] = [*effects.persist, *effects.sends, *effects.store_chunks, *effects.chunks]
+            if effects.restore is not None:
+                done.append(f"restore {effects.restore}")
             if effects.apply_to:
-                lines.append(f"{'':16}-> apply to {effects.apply_to}")
+                done.append(f"apply to {effects.apply_to}")
+            if effects.take_snapshot is not None:
+                done.append(f"take {effects.take_snapshot}")
+            done += [*effects.reads, effects.proposed, effects.transfer, effects.configuration]
+            lines += [f"{'':16}-> {effect}" for effect in done if effect is not None]
         return "\n".join(lines)

@@ -6,11 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from fencepost.jepsen.cores.checks import ClusterChecks, check_spoken
-from fencepost.jepsen.cores.disk import Disk
 from fencepost.jepsen.cores.parts import Violation
 from fencepost.jepsen.cores.world import World
-from fencepost.raft.core.entry import HardState
 from fencepost.raft.core.events import Durable, Effects, Persist, Role, Send, Tick
 from fencepost.raft.core.invariants import Summary, check, check_step, summarize
 from fencepost.raft.core.messages import AppendEntriesResponse, Message, PreVote, RequestVote, RequestVoteResponse
@@ -128,46 +125,6 @@ def test_leader_may_not_commit_what_too_few_hold_or_what_is_not_of_its_term() ->
     raft.commit_index = 2
     with pytest.raises(AssertionError, match="of another term"):
         check_step(before._replace(commit_index=1, commit_term=1), raft, Durable(0, 1), Effects())
-
-
-def test_cluster_checks_see_two_leaders_lost_and_conflicting_entries() -> None:
-    checks = ClusterChecks()
-    checks.restarted("n1")
-    checks.restarted("n2")
-    one = leading()
-    checks.after_step("n1", Role.CANDIDATE, one, one.log.slice(1, 5), 3)
-    assert [item.index for item in checks.committed] == [1, 2, 3]
-    with pytest.raises(AssertionError, match="election safety: n2 and n1 both led term 3"):
-        checks.after_step("n2", Role.CANDIDATE, leading(), [], 0)
-    with pytest.raises(AssertionError, match="log matching"):
-        checks.after_step("n2", Role.LEADER, one, [entry(5, 3, b"other")], 0)
-    short = Lone(voters=("n1",), term=7, log=entries(1))
-    short.campaign()
-    short.durable()
-    assert short.raft.role is Role.LEADER
-    with pytest.raises(AssertionError, match="leader completeness: n2 leads term 8 without"):
-        checks.after_step("n2", Role.CANDIDATE, short.raft, [], 0)
-    short.settle()
-    with pytest.raises(AssertionError, match="state machine safety: n2 committed"):
-        checks.after_step("n2", Role.LEADER, short.raft, [], 0)
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        RequestVote(5, 0, 0, False),
-        RequestVoteResponse(5, True, ""),
-        AppendEntriesResponse(4, True, 3, 0, 0, 0),
-        AppendEntriesResponse(6, False, 3, 0, 0, 0),
-    ],
-)
-def test_words_that_the_disk_does_not_back(message: Message) -> None:
-    disk = Disk()
-    disk.hard_state = HardState(4, "n3")
-    disk.entries = entries(1, 4)
-    with pytest.raises(AssertionError, match="on its disk"):
-        check_spoken("n1", "n2", message, disk)
-    check_spoken("n1", "n2", AppendEntriesResponse(4, True, 2, 0, 0, 0), disk)
 
 
 def test_a_violation_tells_the_seed_and_the_events() -> None:

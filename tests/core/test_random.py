@@ -6,7 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from fencepost.jepsen.cores.chaos import PROFILES, run
+from fencepost.jepsen.cores.chaos import run
+from fencepost.jepsen.cores.profiles import PROFILES
 from fencepost.jepsen.cores.world import World
 from fencepost.raft.core.options import SECOND
 
