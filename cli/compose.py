@@ -13,9 +13,9 @@ from typing import Any
 import structlog
 
 from ..raft.core.configuration import Configuration
-from ..raft.core.entry import EntryKind
-from ..raft.core.errors import ConfigurationError, FencepostError
-from ..raft.core.options import Options
+from ..raft.core.entry import EntryKind, Snapshot
+from ..raft.core.errors import FencepostError
+from ..raft.core.options import SECOND, Options
 from ..raft.core.step import Raft
 from ..raft.effects.coordinator import EffectsCoordinator
 from ..raft.effects.policy import ActivationPolicy, RetryPolicy
@@ -24,25 +24,34 @@ from ..raft.effects.resources.sqlite import SqliteResource
 from ..raft.effects.resources.sqlite_effect import SqliteEffect
 from ..raft.effects.runtime import ThreadRuntime
 from ..raft.node.applier import Applier
+from ..raft.node.handover import HandoverCalls
 from ..raft.node.loop import RaftLoop
+from ..raft.node.members import MemberCalls
 from ..raft.node.plainlog import PlainLog
 from ..raft.node.queries import NodeQueries
+from ..raft.node.runner import ThreadRunner
 from ..raft.node.service import ClientService
+from ..raft.node.snapshots import SnapshotKeeper
 from ..raft.node.system import SystemClock, SystemRandomness
 from ..raft.outbox.machine import OutboxMachine
 from ..raft.ports import Resource
 from ..storage.identity import DataDirectory
 from ..storage.log_store import FileLogStore
 from ..storage.recovery import Recovered
+from ..storage.snapshots import FileSnapshotStore, check_log_follows
 from ..transport.handshake import LocalNode
 from ..transport.listener import ClientListener
 from ..transport.peers import PeerTransport
 from .config import NodeConfiguration, SqliteResourceConfiguration, definitions_digest
+from .peer_addresses import PeerAddresses
 
 _LOG = structlog.get_logger("fencepost")
 
 DRAIN_TIMEOUT_S = 3.0
 """How long a planned stop waits for effects under way. After it their outcome is the fence's business."""
+HAND_OVER_TIMEOUT_S = 1.5
+"""How long it waits, after that, for another node to take over. Whoever stops without is found out by the
+others within their election timeout."""
 CLOSE_TIMEOUT_S = 2.0
 
 
@@ -97,23 +106,24 @@ class ComposedNode:
         configuration, directory = self.configuration, self.directory
         event_loop = asyncio.get_running_loop()
         clock, randomness = SystemClock(), SystemRandomness()
-        peers = _peer_addresses(configuration, directory)
+        store = FileSnapshotStore.open(directory)
+        snapshot = store.newest()
         self._log_store, recovered = FileLogStore.open(directory, segment_bytes=configuration.storage.segment_bytes)
+        check_log_follows(directory.snapshots_path, snapshot, recovered)
         _LOG.info(
             "log recovered",
             entries=len(recovered.entries),
             term=recovered.hard_state.term,
             torn_bytes=recovered.torn_bytes,
+            snapshot=0 if snapshot is None else snapshot.last_index,
             boot=directory.boot,
         )
-        machine = OutboxMachine()
-        self.loop = RaftLoop(
-            raft=_make_raft(configuration, directory, recovered, clock, randomness),
-            log_store=self._log_store,
-            applier=Applier({EntryKind.OUTBOX: machine, EntryKind.EMBEDDED: PlainLog()}),
-            clock=clock,
-            loop=event_loop,
-        )
+        machine = self.machine = OutboxMachine()
+        applier = Applier({EntryKind.OUTBOX: machine, EntryKind.EMBEDDED: PlainLog()})
+        if snapshot is not None:
+            applier.adopt(applier.prepare(store.contents(snapshot)), snapshot.last_index)
+        raft = _make_raft(configuration, directory, recovered, snapshot, clock, randomness)
+        self.loop = RaftLoop(raft=raft, log_store=self._log_store, applier=applier, clock=clock, loop=event_loop)
         self.resources = _make_resources(configuration)
         self._runtime = ThreadRuntime(event_loop)
         self.effects = EffectsCoordinator(
@@ -141,7 +151,7 @@ class ComposedNode:
         self.transport = PeerTransport(
             identity,
             configuration.node.peer,
-            peers,
+            {},
             self.loop,
             known_instances=directory.known_instances(),
             remember_instance=directory.remember_instance,
@@ -149,10 +159,21 @@ class ComposedNode:
             clock=clock,
             on_failure=self.loop.fail,
         )
+        self._peers = PeerAddresses(raft, configuration.peers, self.transport.set_peers)
+        self._peers.warn()
+        self._peers.follow()
         self.loop.transport = self.transport
+        self._keeper = self.loop.snapshots = SnapshotKeeper(
+            store=store,
+            applier=applier,
+            runner=ThreadRunner(event_loop, "fencepost-snapshots"),
+            loop=self.loop,
+            send=self.transport.send,
+        )
+        self._handover = HandoverCalls(self.loop, event_loop, self.effects, leader_address=self._leader_address)
         self._service = self._make_service(machine)
-        self.loop.observe(self.effects)
-        self.loop.observe(self._service)
+        for observer in (self._peers, self.effects, self._service):
+            self.loop.observe(observer)
         self._listener = ClientListener(
             configuration.node.client,
             self._service,
@@ -178,14 +199,25 @@ class ComposedNode:
             resources=self.effects.status,
             waiting_reason=self.effects.waiting_reason,
             leader_address=self._leader_address,
+            addresses=self._addresses,
+        )
+        members = MemberCalls(
+            self.loop,
+            asyncio.get_running_loop(),
+            leader_address=self._leader_address,
+            addresses=self._addresses,
         )
         return ClientService(
             loop=self.loop,
             machine=machine,
             leader_address=self._leader_address,
             queries=queries.methods(),
-            slow_queries={"resource.fences": self.effects.fences},
+            slow_queries={"resource.fences": self.effects.fences, **members.methods(), **self._handover.methods()},
         )
+
+    def _addresses(self) -> dict[str, str]:
+        """Peer addresses by node id, this node's own among them."""
+        return {**self._peers.current(), self.directory.node_id: self.configuration.node.peer}
 
     def _links(self) -> dict[str, dict[str, Any]]:
         return {
@@ -217,16 +249,18 @@ class ComposedNode:
         )
 
     async def drain(self) -> None:
-        """The first part of a planned stop: take nothing new in, finish what is under way. Bounded, so that
-        a hung effect cannot keep the leadership with a node that is going away."""
+        """The first part of a planned stop: take nothing new in, finish what is under way, hand leadership over.
+        Bounded, so that neither a hung effect nor a successor that does not come can keep the process (S45, S49,
+        S58)."""
         self._service.stop_admitting()
         if not await self.effects.drain(DRAIN_TIMEOUT_S):
             _LOG.warning("effects still under way at the end of the drain", seconds=DRAIN_TIMEOUT_S)
+        await self._handover.hand_over(HAND_OVER_TIMEOUT_S)
 
     async def close(self) -> None:
         """Authority first, then connections, then effects, the disk last. Every stage is bounded."""
         self.loop.stop()
-        for close in (self._listener.close, self.transport.close, self._runtime.close):
+        for close in (self._listener.close, self.transport.close, self._runtime.close, self._keeper.close):
             await _bounded(close.__qualname__, close())
         for resource in self.resources.values():
             await _bounded(f"resource {resource.name}", resource.close())
@@ -251,22 +285,6 @@ async def _bounded(what: str, closing: Any) -> None:
         _LOG.warning("close took too long and was left", part=what, seconds=CLOSE_TIMEOUT_S)
     except Exception:  # One part that cannot close must not keep the others from closing.
         _LOG.exception("close failed", part=what)
-
-
-def _peer_addresses(configuration: NodeConfiguration, directory: DataDirectory) -> dict[str, str]:
-    """Addresses of the other voters. The membership of the data directory wins over the file (S57)."""
-    voters = [voter for voter in directory.voters if voter != directory.node_id]
-    missing = [voter for voter in voters if voter not in configuration.peers]
-    if missing:
-        raise ConfigurationError(
-            f"{configuration.source}: [peers] gives no address for {', '.join(missing)}, "
-            f"who are members of this cluster according to {directory.path}",
-            next_step="add them to [peers]",
-        )
-    extra = sorted(set(configuration.peers) - set(voters))
-    if extra:
-        _LOG.warning("peers that are no members are ignored", peers=extra, members=list(directory.voters))
-    return {voter: configuration.peers[voter] for voter in voters}
 
 
 def _make_resources(configuration: NodeConfiguration) -> dict[str, Resource]:
@@ -297,6 +315,7 @@ def _make_raft(
     configuration: NodeConfiguration,
     directory: DataDirectory,
     recovered: Recovered,
+    snapshot: Snapshot | None,
     clock: SystemClock,
     randomness: SystemRandomness,
 ) -> Raft:
@@ -306,13 +325,28 @@ def _make_raft(
         hard_state=recovered.hard_state,
         entries=recovered.entries,
         commit_index=recovered.commit_index,
-        options=Options(
-            election_timeout=configuration.raft.election_timeout_ns,
-            heartbeat_interval=configuration.raft.heartbeat_ns,
-            stall_bound=configuration.raft.election_timeout_ns,
-        ),
+        options=_options(configuration),
         between=randomness.between,
         now=clock.monotonic_ns(),
+        snapshot=snapshot,
+        previous_index=recovered.previous_index,
+        previous_term=recovered.previous_term,
+    )
+
+
+def _options(configuration: NodeConfiguration) -> Options:
+    election_timeout = configuration.raft.election_timeout_ns
+    return Options(
+        election_timeout=election_timeout,
+        heartbeat_interval=configuration.raft.heartbeat_ns,
+        stall_bound=election_timeout,
+        # A target that has not taken over by then would have been missed as a leader (S08).
+        transfer_timeout=election_timeout,
+        chunk_timeout=max(election_timeout, SECOND),
+        snapshot_entries=configuration.snapshots.entries,
+        snapshot_bytes=configuration.snapshots.payload_bytes,
+        retained_entries=configuration.snapshots.retained,
+        chunk_bytes=configuration.snapshots.chunk_bytes,
     )
 
 

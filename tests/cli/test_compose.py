@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from fencepost.cli.compose import ComposedNode
 from fencepost.cli.config import NodeConfiguration
 from fencepost.cli.config_file import load
 from fencepost.cli.local_cluster import free_peer_addresses
 from fencepost.raft.core.errors import NoLeader
+from fencepost.raft.core.events import Role
 from fencepost.raft.outbox.codec import Command
 from fencepost.transport.client import Client
 
@@ -68,3 +72,126 @@ async def test_two_processes_over_copies_of_one_directory_are_two_holders(tmp_pa
     finally:
         for node in nodes:
             await node.close()
+
+
+# -- several nodes in one process ---------------------------------------------------------------------
+
+
+class Composed:
+    """Nodes of one cluster, each composed from a file of its own."""
+
+    def __init__(self, folder: Path, *names: str) -> None:
+        self.folder = folder
+        self.peers = free_peer_addresses(names)
+        self.nodes: dict[str, ComposedNode] = {}
+
+    def write(self, name: str, peers: Iterable[str], *, join: bool = False) -> None:
+        host, _, port = self.peers[name].rpartition(":")
+        others = "".join(f'{peer} = "{self.peers[peer]}"\n' for peer in peers if peer != name)
+        (self.folder / f"{name}.toml").write_text(
+            f'[cluster]\nid = "several"\njoin = {str(join).lower()}\n'
+            f'[node]\nid = "{name}"\ndata_dir = "{name}"\npeer = "{self.peers[name]}"\n'
+            f'client = "{host}:{int(port) + 100}"\n[raft]\nheartbeat = "50ms"\nelection_timeout = "400ms"\n'
+            f'[snapshots]\nentries = 50\nretained = 10\nchunk = "1KiB"\n[storage]\nsegment = "64KiB"\n'
+            f"[peers]\n{others}" + LEDGER
+        )
+
+    async def start(self, *names: str) -> None:
+        for name in names:
+            node = self.nodes[name] = ComposedNode(load(self.folder / f"{name}.toml"))
+            await node.start()
+
+    async def stop(self, *names: str) -> None:
+        for name in names:
+            node = self.nodes.pop(name)
+            await node.drain()
+            await node.close()
+
+    def client(self) -> Client:
+        return Client([node.configuration.node.client for node in self.nodes.values()], timeout_s=20)
+
+    def leader(self) -> ComposedNode | None:
+        return next((node for node in self.nodes.values() if node.loop.holds_lease()), None)
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        async with asyncio.timeout(20):
+            while not holds():  # noqa: ASYNC110 - nothing in a node tells of what is looked for
+                await asyncio.sleep(0.01)
+
+    async def __aenter__(self) -> Composed:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for node in self.nodes.values():
+            await node.close()
+
+
+def applied(node: ComposedNode) -> int:
+    return node.loop.applier.last_applied
+
+
+async def test_a_node_joins_by_a_snapshot_and_the_cluster_is_what_it_says_and_not_what_a_file_says_s57(
+    tmp_path: Path,
+) -> None:
+    first = ("n1", "n2", "n3")
+    with capture_logs() as logs:
+        async with Composed(tmp_path, *first, "n4") as cluster:
+            for name in first:
+                cluster.write(name, first)
+            cluster.write("n4", first, join=True)
+            await cluster.start(*first)
+            async with cluster.client() as client:
+                async for _, answer in client.submit_many([credit(f"op{number}") for number in range(120)]):
+                    assert not isinstance(answer, Exception)
+                await cluster.until(lambda: all(node.loop.raft.log.first_index > 1 for node in cluster.nodes.values()))
+                await cluster.start("n4")
+                assert cluster.nodes["n4"].loop.raft.configuration.members == ()
+                added = await client.call(
+                    "member.add", {"node": "n4", "address": cluster.peers["n4"]}, leader=True, idempotent=False
+                )
+                assert added["configuration"]["voters"] == ["n1", "n2", "n3", "n4"]
+                new = cluster.nodes["n4"]
+                await cluster.until(lambda: applied(new) >= added["index"])
+                assert [line for line in logs if line["event"] == "state restored"]
+                assert (await client.submit(credit("op7"))).replayed
+                # A restart with the file of before: the cluster still has four members.
+                leader = cluster.leader()
+                assert leader is not None
+                follower = next(name for name in first if cluster.nodes[name] is not leader)
+                await cluster.stop(follower, "n4")
+                logs.clear()
+                await cluster.start(follower, "n4")
+                for name in (follower, "n4"):
+                    again = cluster.nodes[name]
+                    assert again.loop.raft.configuration.voters == ("n1", "n2", "n3", "n4")
+                (warning,) = [line for line in logs if "other peers" in line["event"]]
+                assert warning["cluster"] == sorted({*first, "n4"} - {follower})
+                assert not (await client.submit(credit("after"))).replayed
+                await cluster.until(lambda: len({applied(node) for node in cluster.nodes.values()}) == 1)
+                assert len({node.machine.state_hash() for node in cluster.nodes.values()}) == 1
+                # And one that goes is not let in again.
+                await client.call("member.remove", {"node": "n4"}, leader=True, idempotent=False)
+                await cluster.until(lambda: all("n4" not in cluster.nodes[name].transport.links() for name in first))
+                rafts = [cluster.nodes[name].loop.raft for name in first]
+                await cluster.until(lambda: {raft.committed_configuration().retired for raft in rafts} == {("n4",)})
+                assert not (await client.submit(credit("without"))).replayed
+
+
+async def test_a_leader_that_is_stopped_has_handed_over_before_it_goes_s58(tmp_path: Path) -> None:
+    names = ("n1", "n2", "n3")
+    async with Composed(tmp_path, *names) as cluster:
+        for name in names:
+            cluster.write(name, names)
+        await cluster.start(*names)
+        await cluster.until(cluster.leader)
+        leader = cluster.leader()
+        assert leader is not None
+        name, term = leader.directory.node_id, leader.loop.raft.current_term
+        async with cluster.client() as client:
+            assert not (await client.submit(credit("before"))).replayed
+            await leader.drain()
+            assert leader.loop.raft.role is Role.FOLLOWER
+            assert leader.loop.raft.leader not in ("", name)
+            await cluster.stop(name)
+            assert not (await client.submit(credit("after"))).replayed
+        assert {node.loop.raft.current_term for node in cluster.nodes.values()} == {term + 1}
