@@ -28,6 +28,7 @@ the client file, else the default."""
         "demo": ".demo.command:demo",
         "cluster": ".main:cluster",
         "node": ".main:node",
+        "member": ".main:member",
         "status": ".commands.status:status",
         "submit": ".commands.submit:submit",
         "command": ".main:command",
@@ -45,14 +46,34 @@ def fencepost() -> None:
 
 @click.group(
     cls=FencepostGroup,
-    help="Make a cluster.",
+    help="Make a cluster, or hand its leadership over.",
     examples=(
-        "fencepost cluster init --help",
         "fencepost cluster init --nodes n1=127.0.0.1:7001,n2=127.0.0.1:7002,n3=127.0.0.1:7003 --out cluster",
+        "fencepost cluster transfer-leader n2",
     ),
-    lazy={"init": ".commands.cluster:init"},
+    lazy={
+        "init": ".commands.cluster:init",
+        "transfer-leader": ".commands.handover:transfer_leader",
+        "step-down": ".commands.handover:step_down",
+    },
 )
 def cluster() -> None:
+    pass
+
+
+@click.group(
+    cls=FencepostGroup,
+    help="Look at the members of the cluster, and change them.",
+    examples=("fencepost member list", "fencepost member add n4 127.0.0.1:7004"),
+    lazy={
+        "list": ".commands.member:list_members",
+        "config": ".commands.member_file:config",
+        "add": ".commands.member:add",
+        "promote": ".commands.member:promote",
+        "remove": ".commands.member:remove",
+    },
+)
+def member() -> None:
     pass
 
 

@@ -16,12 +16,15 @@ from datetime import UTC, datetime
 from typing import IO, Any
 
 from ..raft.core.errors import (
+    ChangeRefused,
     ClientError,
     CommandFailed,
     FencepostError,
+    NotCaughtUp,
     NotFound,
     Outcome,
     OutcomeUnknown,
+    TransferRefused,
     TransportError,
 )
 
@@ -221,6 +224,10 @@ class Unended(OutcomeUnknown):
     """Known to be in the log, and not known to have ended."""
 
 
+class HalfDone(NotCaughtUp):
+    """A node was added as a learner, which is committed, and is no voter yet."""
+
+
 _COMMITTED = {
     "no": "nothing was committed",
     "yes": "the command was committed",
@@ -230,14 +237,14 @@ _COMMITTED = {
 
 def committed(error: FencepostError) -> str:
     """``yes``, ``no`` or ``unknown``: whether what was asked for is in the log."""
-    if isinstance(error, (CommandFailed, Unended)):
+    if isinstance(error, (CommandFailed, HalfDone, Unended)):
         return "yes"
     return "unknown" if error.outcome is Outcome.UNKNOWN else "no"
 
 
 def _about_a_command(error: FencepostError) -> bool:
     """Whether the reader wonders if something was committed: not after a typing error."""
-    if isinstance(error, NotFound):
+    if isinstance(error, (NotFound, ChangeRefused, NotCaughtUp, TransferRefused)):
         return False
     return isinstance(error, (ClientError, TransportError)) or type(error) is FencepostError
 

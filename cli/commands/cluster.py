@@ -6,6 +6,7 @@ import json
 import shlex
 import tomllib
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ def write_cluster(out: Path, addresses: dict[str, str], *, cluster_id: str, defi
     """
     files = {out / f"{node}.toml": _node_file(cluster_id, node, addresses, definitions) for node in addresses}
     files[out / "fencepost.toml"] = _client_file(cluster_id, addresses)
-    _write_new(out, files)
+    write_new(out, files)
     return list(files)
 
 
@@ -148,12 +149,20 @@ def _key(name: str) -> str:
 
 
 def _node_file(cluster: str, node: str, addresses: dict[str, str], definitions: str) -> str:
-    peers = "".join(f"{_key(other)} = {_text(address)}\n" for other, address in addresses.items() if other != node)
+    return node_tables(cluster, node, addresses[node], client_address(addresses[node]), addresses) + definitions
+
+
+def node_tables(
+    cluster: str, node: str, peer: str, client: str, addresses: Mapping[str, str], *, join: bool = False
+) -> str:
+    """The tables of a node's file that are its own; ``addresses`` are peer addresses by node id."""
+    peers = "".join(f"{_key(each)} = {_text(at)}\n" for each, at in addresses.items() if each != node)
+    waits = "join = true    # begin without members, and wait to be added\n" if join else ""
     return (
-        f"[cluster]\nid = {_text(cluster)}\n\n"
+        f"[cluster]\nid = {_text(cluster)}\n{waits}\n"
         f"[node]\nid = {_text(node)}\ndata_dir = {_text(node)}\n"
-        f"peer = {_text(addresses[node])}\nclient = {_text(client_address(addresses[node]))}\n\n"
-        f"[peers]\n{peers}{definitions}"
+        f"peer = {_text(peer)}\nclient = {_text(client)}\n\n"
+        f"[peers]\n{peers}"
     )
 
 
@@ -165,7 +174,8 @@ def _client_file(cluster: str, addresses: dict[str, str]) -> str:
     )
 
 
-def _write_new(out: Path, files: dict[Path, str]) -> None:
+def write_new(out: Path, files: dict[Path, str]) -> None:
+    """Write files into folder ``out``, which is made. Raises ConfigurationError if one of them is there already."""
     taken = [str(path) for path in files if path.exists()]
     if taken:
         raise ConfigurationError(

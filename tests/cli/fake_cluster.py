@@ -14,11 +14,13 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from fencepost.raft.core.errors import CommandInvalid, NotFound
+from fencepost.raft.core.errors import CommandInvalid, FencepostError, NotFound
 from fencepost.raft.outbox.codec import Command, decode_submission, digest
 from fencepost.raft.ports import Answer, AnswerStatus, Connection, ProposeRequest, SubmitRequest, Wait
 from fencepost.transport.handshake import LocalNode
 from fencepost.transport.listener import ClientListener
+
+from .fake_members import FakeMembers
 
 T = TypeVar("T")
 
@@ -34,7 +36,6 @@ class FakeNode:
         self.node_id = node_id
         self.cluster = cluster
         self.digest = "d1"
-        self.term = 7
         self.calls: Counter[str] = Counter()
 
     def submit(self, connection: Connection, requests: list[SubmitRequest]) -> None:
@@ -77,8 +78,12 @@ class FakeNode:
         if self.node_id in self.cluster.frozen:
             return
         try:
-            connection.reply(request_id, getattr(self, "call_" + method.replace(".", "_"))(**parameters))
-        except NotFound as error:
+            if method.startswith(("member.", "cluster.")):
+                body = self.cluster.members.call(self.node_id, method, parameters)
+            else:
+                body = getattr(self, "call_" + method.replace(".", "_"))(**parameters)
+            connection.reply(request_id, body)
+        except FencepostError as error:
             connection.reply_error(request_id, error)
 
     def closed(self, connection: Connection) -> None:
@@ -93,14 +98,20 @@ class FakeNode:
             "incarnation": 1,
             "version": "0",
             "role": "leader" if leads else "follower",
-            "term": self.term,
+            "term": cluster.members.term,
             "leader": cluster.leader,
             "leader_client_address": cluster.addresses.get(cluster.leader, ""),
             "commit_index": cluster.index,
             "last_index": cluster.index,
             "applied_index": cluster.index,
-            "voters": list(cluster.nodes),
-            "peers": {},
+            "voters": list(cluster.members.configuration.voters),
+            "outgoing": list(cluster.members.configuration.outgoing),
+            "learners": list(cluster.members.configuration.learners),
+            "joint": cluster.members.configuration.is_joint,
+            "transfer_to": "",
+            "first_index": 1,
+            "snapshot_index": cluster.snapshot_index,
+            "peers": cluster.links if leads else {},
             "resources": {
                 "ledger": {
                     "kind": "sqlite",
@@ -163,7 +174,7 @@ class FakeCluster:
     """
 
     def __init__(self, *, leader: str = "n2", down: tuple[str, ...] = ()) -> None:
-        self.leader = leader
+        self.members = FakeMembers(leader, "n1", "n2", "n3")
         self.down = down
         self.nodes = {node_id: FakeNode(node_id, self) for node_id in ("n1", "n2", "n3")}
         self.addresses: dict[str, str] = {}
@@ -177,6 +188,9 @@ class FakeCluster:
         self.activation = "ACTIVE"
         self.trouble = ""
         self.index = 1
+        self.snapshot_index = 0
+        self.links: dict[str, dict[str, Any]] = {}
+        """What the leader says of its links to its peers."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="fake-cluster")
         self._listeners: list[ClientListener] = []
@@ -191,6 +205,10 @@ class FakeCluster:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    @property
+    def leader(self) -> str:
+        return self.members.leader
 
     @property
     def endpoints(self) -> str:

@@ -19,6 +19,7 @@ from fencepost.cli.app import FencepostCommand, FencepostGroup
 from fencepost.cli.config import NodeConfiguration
 from fencepost.cli.explanations import EXPLANATIONS
 from fencepost.cli.main import fencepost as root
+from fencepost.raft.core.configuration import Configuration
 from fencepost.raft.core.errors import FencepostError
 
 from .fake_cluster import CLUSTER, FakeCluster, unused_address
@@ -44,8 +45,9 @@ def every_command() -> Iterator[tuple[tuple[str, ...], click.Command]]:
 
 COMMANDS = [pytest.param(path, id=" ".join(path) or "fencepost") for path, _ in every_command()]
 SPECIFIED = {
-    "cluster init", "node start", "node check-config", "status", "submit", "command list", "command show",
-    "command watch", "resource fences", "wait", "jepsen check", "explain", "completion",
+    "cluster init", "cluster transfer-leader", "cluster step-down", "node start", "node check-config", "member list",
+    "member config", "member add", "member promote", "member remove", "status", "submit", "command list",
+    "command show", "command watch", "resource fences", "wait", "jepsen check", "explain", "completion",
 }  # fmt: skip
 
 
@@ -83,8 +85,10 @@ def scratch(tmp_path: Path, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("path", COMMANDS)
 def test_help_opens_with_two_examples_that_work(
-    path: tuple[str, ...], scratch: Path, monkeypatch: pytest.MonkeyPatch
+    path: tuple[str, ...], scratch: Path, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if path == ("member", "promote"):
+        cluster.members.configuration = Configuration(("n1", "n2", "n3"), learners=("n4",))
     started: list[NodeConfiguration] = []
 
     async def run_node(configuration: NodeConfiguration) -> int:

@@ -51,7 +51,7 @@ EXIT_CODES = {
     3: "no endpoint reachable",
     4: "no leader or no majority; nothing was committed",
     5: "outcome unknown; the id and the command to follow it up are printed",
-    6: "the operation id stands for another command",
+    6: "the operation id stands for another command, or that change of members leads nowhere",
     7: "not found",
     8: "a check failed, a history is illegal, a command failed, or a fence refused",
     130: "ended by SIGINT",
@@ -76,6 +76,20 @@ KINDS: dict[str, tuple[str, str]] = {
     "CommandStep": ("`command watch`", "one step: index, time_ns, state, attempt, token, note"),
     "ResourceFenceList": ("`resource fences`", "`items`: name, kind, guarantee, activation, token, holder, error"),
     "Wait": ("`wait`", "`for`, `found`"),
+    "MemberList": (
+        "`member list`",
+        "`items`: node, part, leader, address, connected, match_index, behind, last_contact_s; `configuration`, "
+        "`configuration_index`, `committed`, `read`: consistency, applied_index, age_s",
+    ),
+    "MemberChange": (
+        "`member add`, `promote`, `remove`",
+        "`action`, `node`, `part`, `dry_run`, `index`, `term`, `configuration`, `warnings`",
+    ),
+    "MemberConfig": ("`member config`", "`node`, `file`, `next`"),
+    "LeadershipChange": (
+        "`cluster transfer-leader`, `step-down`",
+        "`leader`, `term`, `previous_leader`, `drained` (null where nothing was), `seconds`",
+    ),
     "ClusterInit": ("`cluster init`", "`cluster_id`, `files`, `next`"),
     "NodeConfiguration": ("`node check-config`", "what the node would run with"),
     "Explanation": ("`explain CODE`", "code, title, outcome, exit_code, text"),
