@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-from ...raft.core.configuration import Configuration
-from ...raft.core.entry import Entry, EntryKind, Snapshot
-from ...raft.core.events import Refused, RoleChange, TransferBegun, TransferEnded
-
-if TYPE_CHECKING:
-    from .node import SimNode
+from ...raft.core.events import Refused
 
 
 class End(StrEnum):
@@ -80,36 +74,3 @@ class Question:
 
     def __repr__(self) -> str:
         return f"<asked of {self.node}: {self.end} {self.reason or self.leader or self.index}>"
-
-
-class PeerList:
-    """Has the transport dial whom the configuration names (``LoopObserver``)."""
-
-    def __init__(self, node: SimNode) -> None:
-        self._node = node
-
-    def follow(self) -> None:
-        raft = self._node.raft
-        names = {*raft.configuration.members, *raft.committed_configuration().members}
-        retired = raft.committed_configuration().retired
-        self._node.transport.set_peers({name: f"{name}:1" for name in sorted(names)}, retired=retired)
-
-    def configuration_changed(self, configuration: Configuration) -> None:
-        self.follow()
-
-    def applied(self, entries: list[Entry], results: list[object]) -> None:
-        if any(entry.kind == EntryKind.CONFIGURATION for entry in entries):
-            self.follow()  # What was in force is committed now.
-
-    def restored(self, snapshot: Snapshot) -> None:
-        self.follow()
-
-    def role_changed(self, change: RoleChange) -> None: ...
-
-    def transfer_begun(self, transfer: TransferBegun) -> None: ...
-
-    def transfer_ended(self, transfer: TransferEnded) -> None: ...
-
-    def before_turn_ends(self, now: int) -> None: ...
-
-    def stopped(self) -> None: ...

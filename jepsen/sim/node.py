@@ -10,6 +10,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
+from ...cli.peer_addresses import PeerAddresses
 from ...raft.core.configuration import Configuration
 from ...raft.core.entry import Entry, EntryKind
 from ...raft.core.events import Effects, Event, Role
@@ -17,7 +18,9 @@ from ...raft.core.invariants import summarize
 from ...raft.core.step import Raft
 from ...raft.effects.coordinator import EffectsCoordinator
 from ...raft.node.applier import Applier
+from ...raft.node.handover import HandoverCalls
 from ...raft.node.loop import RaftLoop
+from ...raft.node.members import MemberCalls
 from ...raft.node.queries import NodeQueries
 from ...raft.node.service import ClientService
 from ...raft.node.snapshots import SnapshotKeeper
@@ -30,7 +33,6 @@ from ...transport.handshake import LocalNode
 from .clock import SimClock
 from .effects import ResourceClient, SimRuntime
 from .logwriter import LogWriter
-from .members import PeerList
 from .process import Process
 from .registers import Registers
 from .runner import SimRunner
@@ -47,6 +49,11 @@ DATA_DIRECTORY = "/data"
 def client_address(name: str) -> str:
     """Where clients reach a node."""
     return f"client-of-{name}"
+
+
+def peer_address(name: str) -> str:
+    """Where peers reach a node."""
+    return f"{name}:1"
 
 
 def node_at(address: str) -> str:
@@ -138,7 +145,8 @@ class SimNode:
         acquaintances = Acquaintances(local, directory.known_instances(), directory.remember_instance, self.loop.fail)
         self.transport = SimTransport(self._world.network, self.process, local, acquaintances, self.loop)
         self.loop.transport = self.transport
-        self.peers = PeerList(self)
+        first_members = {name: peer_address(name) for name in self._world.first_members if name != self.name}
+        self.peers = PeerAddresses(self.raft, first_members, self.transport.set_peers)
 
     def _compose_service(self) -> None:
         directory = self.directory
@@ -154,18 +162,31 @@ class SimNode:
             links=self.transport.links,
             resources=self.effects.status,
             waiting_reason=self.effects.waiting_reason,
-            leader_address=client_address,
+            leader_address=self._leader_address,
+            addresses=self._addresses,
         )
+        timers = self.process.loop
+        members = MemberCalls(self.loop, timers, leader_address=self._leader_address, addresses=self._addresses)
+        self.handover = HandoverCalls(self.loop, timers, self.effects, leader_address=self._leader_address)
         self.service = ClientService(
             loop=self.loop,
             machine=self.machine,
-            leader_address=client_address,
+            leader_address=self._leader_address,
             queries={**queries.methods(), "registers.read": self.registers.read},
-            slow_queries={"resource.fences": self.effects.fences},
+            slow_queries={
+                "resource.fences": self.effects.fences,
+                **members.methods(),
+                **self.handover.methods(),
+            },
         )
-        self.loop.observe(self.effects)
-        self.loop.observe(self.service)
-        self.loop.observe(self.peers)
+        for observer in (self.peers, self.effects, self.service):
+            self.loop.observe(observer)
+
+    def _leader_address(self, name: str) -> str:
+        return client_address(name) if name == self.name else self.transport.client_address(name)
+
+    def _addresses(self) -> dict[str, str]:
+        return {**self.peers.current(), self.name: peer_address(self.name)}
 
     def start(self) -> None:
         """As the real start: listen and dial, then the first turn."""

@@ -20,6 +20,8 @@ from .surroundings import Surroundings
 CUT_OPERATIONS_MAX = 6
 """A process that ends during a write is cut off at one of its first so many operations, or behind the last."""
 DRAIN_S = 3.0
+HAND_OVER_S = 1.5
+"""Both as the real node's planned stop has them."""
 
 
 class Loss(Enum):
@@ -160,12 +162,14 @@ class Processes(Surroundings):
     # -- orderly ends, stops, and slowness ----------------------------------------------------------
 
     def stop(self, name: str) -> None:
-        """SIGTERM: the node takes nothing new in, finishes what is under way, and ends; bounded."""
+        """SIGTERM: the node takes nothing new in, finishes what is under way, hands its leadership over, and
+        ends. Every stage is bounded."""
         host, node = self.hosts[name], self.node(name)
 
         async def end() -> None:
             node.service.stop_admitting()
             await node.effects.drain(DRAIN_S)
+            await node.handover.hand_over(HAND_OVER_S)
             self.outside.call_soon(ended)
 
         def ended() -> None:

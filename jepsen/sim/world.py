@@ -33,10 +33,11 @@ class World(Processes):
     # -- members ------------------------------------------------------------------------------------
 
     def add_node(self, name: str) -> None:
-        """A new machine with an empty disk, which knows the first members. :meth:`start` starts its node."""
+        """A new machine with an empty disk, whose file names the first members. :meth:`start` starts its node,
+        which has no members of its own and waits to be added (``join``)."""
         if name in self.hosts:
             raise AssertionError(f"there is a node {name}; ids are not used again")
-        self._add_host(name, self.first_members)
+        self._add_host(name, ())
         self.names.append(name)
 
     def change_members(

@@ -284,15 +284,19 @@ def test_an_effect_of_a_paused_leader_arrives_as_a_zombie_and_the_fence_refuses_
         )
 
 
-def test_a_planned_stop_drains_seals_the_log_and_starts_again_without_a_torn_tail() -> None:
+def test_a_planned_stop_drains_hands_over_seals_the_log_and_ends() -> None:
     with begun() as world:
         node = world.elect()
         job = world.client().submit("a")
         world.run_until(lambda: job.done)
+        stopped_ns = world.now_ns
         world.stop(node.name)
+        world.run_until(lambda: (leader := world.leader()) is not None and leader is not node)
+        assert world.now_ns - stopped_ns < 200 * MILLISECOND, "nobody waited for an election timeout"
         world.run_for(4 * SECOND)
         assert node.process.dead
         assert world.hosts[node.name].ends[-1][1] == "stopped"
+        assert node.writer.store.status().failure is None
         world.start(node.name)
         whole(world)
 
