@@ -64,16 +64,23 @@ class ConnectionTable:
         self.connections: set[AcceptedConnection] = set()
         self._strangers: dict[AcceptedConnection, int] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._stopped = False
 
     def start(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(self._sweep_s, self._sweep)
 
     def stop(self) -> None:
+        """Sweep no more, and let nobody in any more."""
+        self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def entered(self, connection: AcceptedConnection) -> None:
+        if self._stopped:
+            # The system had accepted it before the port was closed: nobody else would ever close it.
+            connection.abort("this node is closing")
+            return
         if len(self.connections) >= self._most:
             # Strangers go first: a flood of idle sockets must not lock out those who belong here.
             oldest = next(iter(self._strangers), None)
@@ -108,6 +115,19 @@ class ConnectionTable:
                 connection.abort("silent for too long")
             elif heard and connection.known and connection.in_mid_frame:
                 connection.still_arriving()
+
+
+async def _accept_no_more(server: asyncio.Server) -> None:
+    """Whoever has been accepted becomes a connection, and nobody else is accepted.
+
+    Python 3.11 loses a socket that was accepted in the very turn in which its server is closed: nobody
+    is ever told of it, and nobody closes it.
+    """
+    loop = asyncio.get_running_loop()
+    for listening in server.sockets:
+        loop.remove_reader(listening.fileno())
+    await asyncio.sleep(0)  # What was accepted gets its transport,
+    await asyncio.sleep(0)  # and the connection hears of it.
 
 
 class Port(Generic[AcceptedT]):
@@ -157,9 +177,10 @@ class Port(Generic[AcceptedT]):
     async def close(self) -> None:
         """Stop accepting, abort what was accepted, and wait for neither longer than a bound."""
         server, self._server = self._server, None
-        self.table.stop()
         if server is not None:
+            await _accept_no_more(server)
             server.close()
+        self.table.stop()
         connections = list(self.table.connections)
         for connection in connections:
             connection.abort("this node is closing")

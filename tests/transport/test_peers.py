@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import re
+import socket
 import threading
 from typing import Any
 
@@ -16,9 +19,11 @@ from fencepost.transport import codec, peers
 from fencepost.transport.address import ThreadResolver
 from fencepost.transport.handshake import hello_of_client, hello_to_peer
 from fencepost.transport.peer_link import PeerLink
+from fencepost.transport.peer_port import PeerConnection
 
 from .peer_world import LIMITS, FakeResolver, Recorder, SocketCluster, transport_of, until
 from .samples import local_node
+from .test_connection import FakeTransport
 from .test_listener import STRANGERS, bodies
 from .world import DEADLINE_S, Lines, Proxy, RawClient, unused_address
 
@@ -458,6 +463,34 @@ async def test_closing_waits_for_nobody() -> None:
         assert not n1._tasks
         # Its own end is no broken link.
         assert cluster.handlers["n1"].unreachable_peers == []
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_a_port_that_closes_while_somebody_comes_loses_no_socket(turns: int) -> None:
+    """However far the accepting has got. A socket that is lost is a warning, and a warning a failure."""
+    transport = transport_of(local_node("n1"), "127.0.0.1:0", {})
+    await transport.start()
+    host, _, port = transport.address.rpartition(":")
+    with socket.create_connection((host, int(port))) as stranger:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await transport.close()
+        gc.collect()
+        stranger.settimeout(DEADLINE_S)
+        with contextlib.suppress(ConnectionResetError):
+            assert stranger.recv(1) == b""
+
+
+async def test_who_comes_in_after_the_port_has_closed_is_closed_too() -> None:
+    transport = transport_of(local_node("n1"), "127.0.0.1:0", {})
+    await transport.start()
+    assert transport._port is not None
+    late = PeerConnection(transport._port.table, transport, LIMITS)
+    await transport.close()
+    wire = FakeTransport()
+    late.connection_made(wire)
+    assert wire.aborted
+    assert transport._port.table.connections == set()
 
 
 async def test_closing_in_the_middle_of_a_dial() -> None:
