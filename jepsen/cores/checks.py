@@ -63,7 +63,8 @@ class ClusterChecks:
                 self.members.check_appended(name, entry, raft)
         if raft.role is Role.LEADER and before.role is not Role.LEADER:
             self._check_elected(name, raft)
-        if raft.commit_index > before.commit_index and before.role is Role.LEADER:
+        led = before.role is Role.LEADER and before.current_term == raft.current_term
+        if led and raft.commit_index > before.commit_index:
             self._check_counted(name, before, raft)
         if raft.commit_index > self._committed_to.setdefault(name, 0):
             self._check_committed(name, raft)

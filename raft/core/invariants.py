@@ -291,7 +291,7 @@ def _check_commit(before: Summary, state: RaftState, event: Event) -> None:
         raise AssertionError(f"commit index went back from {before.commit_index} to {commit_index}")
     if commit_index == before.commit_index:
         return
-    if before.role is Role.LEADER or state.role is Role.LEADER:
+    if Role.LEADER in (before.role, state.role) and state.current_term == before.current_term:
         _check_counted(before, state)
         return
     if isinstance(event, SnapshotReceived):

@@ -140,3 +140,10 @@ def test_a_storm_of_messages_is_a_violation() -> None:
     world.steps_max = 10
     with pytest.raises(Violation, match="more steps than a sound world takes"):
         world.elect()
+
+
+def test_leader_that_is_deposed_by_a_message_commits_as_the_follower_that_it_is_then() -> None:
+    lone = Lone(term=1, log=entries(1, 1))
+    lone.become_leader()
+    assert lone.append(5, (2, 1), [entry(3, 5)], commit=2) == []
+    assert (lone.raft.role, lone.raft.commit_index) == (Role.FOLLOWER, 2)
