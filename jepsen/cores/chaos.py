@@ -55,6 +55,8 @@ class Chaos(Changes):
         world.run_for(self.duration)
         self._faulty = False
         self.repair()
+        if "transfer" in self.profile.asks:
+            world.run_for(self.profile.network.late_max)  # Word to campaign may still be under way.
         self.check_live()
         self.check_reads()
 
