@@ -42,7 +42,8 @@ class PeerTransport:
     by which peers were met before, and ``remember_instance(node_id, instance_id)`` makes a new one
     durable before the peer is admitted (scenario S21). ``on_failure`` hears of what ends the node: a
     task that died, which is a bug (without it the event loop's exception handler hears of that), and a
-    disk that failed under ``remember_instance``.
+    disk that failed under ``remember_instance``. Raises :class:`ConfigurationError` when what is given
+    for a peer is no address.
     """
 
     def __init__(
@@ -61,6 +62,8 @@ class PeerTransport:
         on_failure: Callable[[BaseException], None] | None = None,
         log: Any = None,
     ) -> None:
+        for address in peers.values():
+            parse_address(address)
         self.node = node
         self.handler = handler
         self._acquaintances = Acquaintances(node, known_instances or {}, remember_instance, on_failure)
@@ -120,11 +123,8 @@ class PeerTransport:
     async def start(self) -> None:
         """Listen, and begin to dial. Does not wait for any peer.
 
-        Raises :class:`ConfigurationError` when the listening address cannot be had, or when what was
-        given for a peer is no address.
+        Raises :class:`ConfigurationError` when the listening address cannot be had.
         """
-        for address in self._addresses.values():
-            parse_address(address)
         loop = asyncio.get_running_loop()
         limits = self._limits
         table = ConnectionTable(

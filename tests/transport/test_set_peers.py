@@ -131,20 +131,19 @@ async def test_what_is_no_address_is_a_peer_that_is_down(nodes: Nodes) -> None:
     await until(lambda: is_up(one, "n3") and is_up(three, "n1"), "met once it is one")
 
 
-async def test_what_is_no_address_in_the_configuration_stops_the_start() -> None:
-    transport = transport_of(local_node("n1"), "127.0.0.1:0", {"n2": "nowhere"})
+def test_what_is_no_address_in_the_configuration_is_refused_at_once() -> None:
     with pytest.raises(ConfigurationError, match="'nowhere' is no address"):
-        await transport.start()
-    await transport.close()
+        transport_of(local_node("n1"), "127.0.0.1:0", {"n2": "nowhere"})
 
 
 async def test_before_the_start_it_only_says_whom_to_dial(nodes: Nodes) -> None:
     two = await nodes.start("n2")
-    one = transport_of(local_node("n1"), "127.0.0.1:0", {"n9": "nowhere"})
-    one.set_peers({"n2": nodes.addresses["n2"]})
+    one = transport_of(local_node("n1"), "127.0.0.1:0", {"n9": "127.0.0.1:1"})
+    one.set_peers({"n2": nodes.addresses["n2"], "n3": "nowhere"})
     assert link_tasks() == set()
     await one.start()
     await until(lambda: is_up(one, "n2"), "connected")
+    assert list(one.links()) == ["n2", "n3"]
     await one.close()
     one.set_peers({"n2": nodes.addresses["n2"]})
     assert link_tasks() == set()
