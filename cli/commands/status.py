@@ -12,16 +12,18 @@ from ...raft.core.errors import FencepostError, NoEndpoint, NoLeader
 from ..app import FencepostCommand, Session, current_session, run_async
 from ..output import Column, Renderer
 from ..settings import DURATION
+from .membership import member_lines, members_by, part_of, sent_snapshots, unlisted
 from .parameters import SettingType
 
 _COLUMNS = (
     Column.of("endpoint"),
     Column.of("node"),
-    Column("role", lambda row: row["role"] if row["reachable"] else "unreachable"),
+    Column("role", lambda row: (row["part"] or row["role"]) if row["reachable"] else "unreachable"),
     Column.of("term"),
     Column.of("leader"),
     Column.of("commit"),
     Column.of("applied"),
+    Column("snapshot", lambda row: row["snapshot_index"] or None),
     Column("resources", lambda row: " ".join(f"{name}:{state}" for name, state in row["activation"].items())),
     Column("pending", lambda row: row["pending"]),
     Column("note", lambda row: row["error"]),
@@ -65,43 +67,50 @@ async def _status(session: Session, watch: bool, interval_s: float) -> None:
 
 
 def show(render: Renderer, body: Mapping[str, Any]) -> None:
-    render.show("Status", body, _COLUMNS, rows="nodes", footer=[_leader_line(body), *_election_line(body)])
+    footer = [_leader_line(body), *member_lines(body["members"]), *_election_line(body)]
+    render.show("Status", body, _COLUMNS, rows="nodes", footer=footer)
     for warning in body["warnings"]:
         render.warning(warning)
 
 
 def summarise(answers: Mapping[str, Any]) -> dict[str, Any]:
     """The document of ``status``: a row per endpoint, and the leader as far as it is confirmed."""
-    nodes = [_row(endpoint, answer) for endpoint, answer in answers.items()]
     bodies = [answer for answer in answers.values() if not isinstance(answer, FencepostError)]
+    members = members_by(bodies)
     return {
         "leader": _leader(bodies, answers),
-        "nodes": nodes,
+        "nodes": [_row(endpoint, answer, members) for endpoint, answer in answers.items()],
+        "members": members,
         "last_election": _last_election(bodies),
-        "warnings": _warnings(bodies),
+        "warnings": [*_warnings(bodies), *unlisted(bodies, members, list(answers))],
     }
 
 
-def _row(endpoint: str, answer: Any) -> dict[str, Any]:
+def _row(endpoint: str, answer: Any, members: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(answer, FencepostError):
         return {
-            "endpoint": endpoint, "reachable": False, "node": None, "role": None, "term": None, "leader": None,
-            "commit": None, "applied": None, "activation": {}, "pending": None, "error": _said(endpoint, answer),
-            "resources": {}, "peers": {},
+            "endpoint": endpoint, "reachable": False, "node": None, "role": None, "part": None, "term": None,
+            "leader": None, "commit": None, "applied": None, "snapshot_index": None, "activation": {},
+            "pending": None, "error": _said(endpoint, answer), "resources": {}, "peers": {},
         }  # fmt: skip
     resources = answer.get("resources") or {}
     errors = [f"{name}: {each['last_error']}" for name, each in resources.items() if each.get("last_error")]
     undefined = answer.get("undefined") or {}
     errors += [f"{name}: not defined here, and {count} waiting for it" for name, count in undefined.items()]
+    errors += [*sent_snapshots(answer), *([f"hands over to {to}"] if (to := answer.get("transfer_to")) else [])]
     return {
         "endpoint": endpoint,
         "reachable": True,
         "node": answer["node_id"],
         "role": answer["role"],
+        "part": part_of(answer, members) or None,
         "term": answer["term"],
         "leader": answer.get("leader") or None,
         "commit": answer["commit_index"],
         "applied": answer["applied_index"],
+        "snapshot_index": answer.get("snapshot_index") or 0,
+        "first_index": answer.get("first_index"),
+        "last_index": answer.get("last_index"),
         "activation": {name: str(each.get("activation", "")) for name, each in resources.items()},
         "pending": sum(int(each.get("pending") or 0) for each in resources.values()) + sum(undefined.values()),
         "error": "; ".join(errors) or None,
@@ -126,13 +135,14 @@ def _leader(bodies: Sequence[Mapping[str, Any]], answers: Mapping[str, Any]) -> 
         return None
     newest = max(claims, key=lambda body: (body["term"], body["role"] == "leader"))
     term, node = newest["term"], newest["leader"]
-    voters = list(newest.get("voters") or ())
+    voters, outgoing = list(newest.get("voters") or ()), list(newest.get("outgoing") or ())
     agree = {body["node_id"] for body in bodies if (body["term"], body.get("leader")) == (term, node)}
     # A node that answered with a higher term has moved on: the claim is about the past.
     highest = max(body["term"] for body in bodies)
     own = [body for body in bodies if (body["node_id"], body["role"], body["term"]) == (node, "leader", term)]
     # A majority that names it now, or its own word that a quorum followed it within the lease.
-    held = len(agree & set(voters)) > len(voters) // 2 or any(body.get("confirmed") for body in own)
+    named = all(len(agree & set(part)) > len(part) // 2 for part in (voters, outgoing) if part)
+    held = named or any(body.get("confirmed") for body in own)
     address = newest.get("leader_client_address") or None
     return {
         "node": node,

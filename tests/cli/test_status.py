@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from fencepost.cli.commands.membership import member_lines
 from fencepost.cli.commands.status import summarise
+from fencepost.raft.core.configuration import Configuration
 from fencepost.raft.core.errors import NoEndpoint
 from tests.waiting import eventually
 
@@ -102,6 +104,63 @@ def test_what_is_confirmed() -> None:
     )  # fmt: skip
     assert leader(n1=leads, n2=node("n2", "candidate", 6, "")) == ("n1", 5, False, False)
     assert leader(n2=node("n2", "candidate", 6, "")) is None
+
+
+def test_while_a_change_of_members_is_under_way_both_majorities_have_to_name_the_leader() -> None:
+    joint = {"voters": ["n1", "n4", "n5"], "outgoing": ["n1", "n2", "n3"], "joint": True}
+
+    def confirmed(*names: str) -> bool:
+        leads = {"n1:1": node("n1", "leader", 5, "n1", **joint)}
+        found = summarise(leads | {f"{name}:1": node(name, "follower", 5, "n1", **joint) for name in names})
+        return bool(found["leader"]["confirmed"])
+
+    assert not confirmed("n4", "n5")
+    assert not confirmed("n2", "n3")
+    assert confirmed("n2", "n4")
+    body = summarise({"n1:1": node("n1", "leader", 5, "n1", **joint)})
+    assert body["members"]["joint"] is True
+    assert member_lines(body["members"]) == ["a change of members is under way: from n1 n2 n3 to n1 n4 n5"]
+
+
+def test_what_a_node_is_beside_its_role() -> None:
+    more = {"voters": ["n1", "n2"], "learners": ["n4"]}
+    body = summarise(
+        {
+            "n1:1": node("n1", "leader", 5, "n1", **more),
+            "n2:1": node("n2", "follower", 5, "n1", **more),
+            "n3:1": node("n3", "follower", 4, ""),  # Removed, and does not know it.
+            "n4:1": node("n4", "follower", 5, "n1", **more),
+            "n5:1": node("n5", "follower", 0, "", voters=[]),
+        }
+    )
+    parts = {row["node"]: row["part"] for row in body["nodes"]}
+    assert parts == {"n1": None, "n2": None, "n3": "no member", "n4": "learner", "n5": "waiting"}
+    assert body["members"] == {"voters": ["n1", "n2"], "outgoing": [], "learners": ["n4"], "joint": False}
+    assert member_lines(body["members"]) == ["learners, which decide nothing: n4"]
+    # A node that waits alone is none that has been removed.
+    assert summarise({"n5:1": node("n5", "follower", 0, "", voters=[])})["nodes"][0]["part"] == "waiting"
+
+
+def test_who_is_sent_a_snapshot_and_who_was_not_asked(cluster: FakeCluster) -> None:
+    cluster.snapshot_index = 1200
+    snapshot = {"last_index": 1200, "size_bytes": 4_000_000, "received_bytes": 1_000_000}
+    cluster.members.configuration = Configuration(("n1", "n2", "n3"), learners=("n4",))
+    cluster.links = {
+        "n1": {"client_address": cluster.addresses["n1"], "snapshot": None},
+        "n4": {"client_address": "127.0.0.1:1", "snapshot": snapshot},
+    }
+    result = run("status", "--endpoints", cluster.endpoints)
+    lines = result.stdout.splitlines()
+    assert [line.split()[7] for line in lines[:4]] == ["SNAPSHOT", "1200", "1200", "1200"]
+    assert lines[2].endswith("n4 is being sent a snapshot of 4,000,000 bytes: 25%")
+    assert lines[5] == "learners, which decide nothing: n4"
+    assert "n4 is a member, and its address 127.0.0.1:1 is none of the endpoints" in result.stderr
+    _, body = run_json("status", "--endpoints", cluster.endpoints)
+    assert body["nodes"][0]["snapshot_index"] == 1200
+    assert body["nodes"][1]["peers"]["n4"]["snapshot"] == snapshot
+    # Whoever was asked and did not answer is listed anyway.
+    away = f"{cluster.endpoints},127.0.0.1:1"
+    assert "none of the endpoints" not in run("status", "--endpoints", away).stderr
 
 
 def test_an_unconfirmed_leader_is_labelled() -> None:
