@@ -129,13 +129,16 @@ class Agenda:
                 callback(*handle.arguments)
             if holds is not None and holds():
                 return True
-            if not heap or heap[0][0] > end_ns:
+            if not heap:
                 return False
-            when_ns, _, handle = heappop(heap)
-            if when_ns > self.now_ns:
-                self.now_ns = when_ns
+            first = heap[0]
+            if first[0] > end_ns:
+                return False
+            heappop(heap)
+            if first[0] > self.now_ns:
+                self.now_ns = first[0]
                 spins = 0
-            ready.append(handle)
+            ready.append(first[2])
 
 
 class ProcessEnded(BaseException):

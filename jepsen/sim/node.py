@@ -245,21 +245,22 @@ class SimRaft(Raft):
         self._node = node
         self._number = node.host.number
         self._record = world.trace.step
+        self._agenda = world.agenda
+        self._watched = world.hooks.stepping
         self._before = world.hooks.before_step
         self._looks = world.hooks.on_step
 
     def step(self, event: Event) -> Effects:
-        world = self._world
-        if self._before or self._looks:
+        if self._watched:
             return self._step_watched(event)
         try:
             effects = _step(self, event)
         except Exception:
-            self._record(world.agenda.now_ns, self._number, self, event, None)
+            self._record(self._agenda.now_ns, self._number, self, event, None)
             raise
-        self._record(world.agenda.now_ns, self._number, self, event, effects)
+        self._record(self._agenda.now_ns, self._number, self, event, effects)
         if effects.role_changes:
-            world.roles_changed(self._node, effects.role_changes)
+            self._world.roles_changed(self._node, effects.role_changes)
         return effects
 
     def _step_watched(self, event: Event) -> Effects:

@@ -74,6 +74,8 @@ class Hooks:
 
     def __init__(self, failed: Callable[[BaseException], None]) -> None:
         self.failed = failed
+        self.stepping: list[str] = []
+        """Not empty if anybody looks at steps: names of hooks."""
         self.node_started: list[Callable[[SimNode], None]] = []
         self.node_ended: list[Callable[[SimNode, str], None]] = []
         self.before_step: list[Callable[[SimNode, Event], None]] = []
@@ -91,5 +93,7 @@ class Hooks:
 
     def add(self, observer: Observer) -> None:
         for name, callbacks in vars(self).items():
-            if name != "failed" and getattr(type(observer), name) is not getattr(Observer, name):
+            if name not in ("failed", "stepping") and getattr(type(observer), name) is not getattr(Observer, name):
                 callbacks.append(getattr(observer, name))
+                if name in ("before_step", "on_step"):
+                    self.stepping.append(name)

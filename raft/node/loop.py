@@ -151,7 +151,9 @@ class RaftLoop(EffectsCarrier):
     def receive(self, source: str, message: Message) -> None:
         if not self._stopped:
             self._inbox.append(Receive(self._clock.monotonic_ns(), source, message))
-            self._wake()
+            if not self._scheduled:
+                self._scheduled = True
+                self._loop.call_soon(self._run)
 
     def unreachable(self, peer: str) -> None:
         self.feed(Unreachable(self._clock.monotonic_ns(), peer))
@@ -288,7 +290,8 @@ class RaftLoop(EffectsCarrier):
         if self._questions:
             for effects in self._questions.put(step, self._clock.monotonic_ns()):
                 self._carry_out(effects)
-        if self.reads:
+        reads = len(self.reads)
+        if reads:
             self._put_reads()
         if gathering.clients and raft.is_busy:
             gathering.refuse_clients("BUSY")
@@ -301,7 +304,7 @@ class RaftLoop(EffectsCarrier):
             self._propose()
         if not self._stopped:
             deadline = raft.deadline()
-            if self.reads or self.transfers:
+            if reads or self.transfers:
                 deadline = min(deadline, self.reads.deadline(), self.transfers.deadline())
             self._timer.arm(deadline)
 
