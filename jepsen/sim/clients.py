@@ -36,6 +36,12 @@ class SimConnection:
     def __init__(self, client: Client, node: SimNode) -> None:
         self.client = client
         self.node = node
+        node.process.at_death(self._reset)
+
+    def _reset(self) -> None:
+        """The process is gone, and its system says so."""
+        if not self.node.process.silent:
+            self.client.broken(self)
 
     def answer(self, answers: list[Answer]) -> None:
         self.client.way_back(self, answers)
@@ -170,7 +176,18 @@ class Client:
         if connection.node.name not in world.clients_cut:
             world.outside.call_after_ns(self._way_ns(), self._hear, connection, answers)
 
+    def broken(self, connection: SimConnection) -> None:
+        """The other end of a connection is gone."""
+        if connection is self._connection and connection.node.name not in self.world.clients_cut:
+            self.world.outside.call_after_ns(self._way_ns(), self._hear_of_the_end, connection)
+
     # -- hearing ------------------------------------------------------------------------------------
+
+    def _hear_of_the_end(self, connection: SimConnection) -> None:
+        if connection is self._connection:
+            self._connection = None
+            if self._invocation is not None:
+                self._unanswered(self._invocation)
 
     def _hear(self, connection: SimConnection, answers: Sequence[Answer | Reply]) -> None:
         if connection is not self._connection:

@@ -116,7 +116,8 @@ class SimNode:
 
     def _compose_effects(self) -> None:
         world, process, directory = self._world, self.process, self.directory
-        thread = process.thread()
+        thread = self.effects_thread = process.thread()
+        """Where effects run, beside the node's own loop."""
         self.resources = {
             name: ResourceClient(outside, process, thread, self.name, self.boot, self.host.chance)
             for name, outside in world.resources.items()

@@ -20,6 +20,8 @@ class Process:
         self.agenda = agenda
         self.clock = clock
         self.dead = False
+        self.silent = False
+        """It has ended with its whole machine: nobody resets its connections."""
         self.paused = False
         self._threads: list[SimLoop] = []
         self._at_death: list[Callable[[], None]] = []
@@ -51,11 +53,12 @@ class Process:
             for thread in self._threads:
                 thread.set_stopped(False)
 
-    def kill(self) -> None:
+    def kill(self, *, silent: bool = False) -> None:
         """SIGKILL, or the end of the process by itself. Nothing of it is heard of again."""
         if self.dead:
             return
         self.dead = True
+        self.silent = silent
         for thread in self._threads:
             thread.die()
         for callback in self._at_death:

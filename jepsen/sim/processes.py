@@ -101,7 +101,7 @@ class Processes(Surroundings):
 
         def end() -> None:
             # In the middle of something of its own: what is left is judged when that has been unwound.
-            node.process.kill()
+            node.process.kill(silent=power)
             self.outside.call_soon(self._cut_off, host, node, power)
 
         host.disk.end_at(nth, end)
@@ -115,7 +115,7 @@ class Processes(Surroundings):
         host.starting += 1
         node = host.node
         if node is not None:
-            node.process.kill()
+            node.process.kill(silent=loss is not Loss.NOTHING)
             for busy, part in ((node.writer.syncing, node.writer), (node.runner.working, node.runner)):
                 if busy:
                     host.disk.end_at(cut_at or host.chance.randint(1, CUT_OPERATIONS_MAX), lambda: None)
@@ -203,6 +203,11 @@ class Processes(Surroundings):
         """The node's loop is held up by one long callback; its effects and its log's writer go on."""
         self.trace.note(self.now_ns, name, "loop blocked for", duration_ns)
         self.node(name).process.loop.block(duration_ns)
+
+    def block_effects(self, name: str, duration_ns: int) -> None:
+        """A handler holds up the thread of the effects; the node goes on."""
+        self.trace.note(self.now_ns, name, "effects blocked for", duration_ns)
+        self.node(name).effects_thread.block(duration_ns)
 
     def slow_down(self, name: str, cost_ns: int) -> None:
         """From now on every callback of the node's loop takes so long; 0: no time, as usual."""

@@ -239,6 +239,19 @@ def test_a_blocked_loop_costs_the_office_beyond_its_bound_and_not_below() -> Non
         whole(world)
 
 
+def test_a_handler_that_holds_up_the_effects_holds_up_nothing_else() -> None:
+    with begun() as world:
+        leader = world.elect()
+        world.block_effects(leader.name, 3 * SECOND)
+        effect, plain = world.client().submit("a", at=leader.name), world.client().propose("p", b"p", at=leader.name)
+        world.run_for(2 * SECOND)
+        assert plain.done
+        assert not effect.done
+        world.run_for(2 * SECOND)
+        assert effect.done
+        assert world.elect() is leader
+
+
 def test_a_slow_loop_still_does_its_work_only_later() -> None:
     with begun() as world:
         name = world.elect().name
@@ -282,6 +295,38 @@ def test_an_effect_of_a_paused_leader_arrives_as_a_zombie_and_the_fence_refuses_
         assert (
             sum(1 for call in executed for each in call.attempts if not (each.outcome and each.outcome.replayed)) == 1
         )
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_clients_hear_of_a_process_that_is_gone_and_not_of_a_machine(power: bool) -> None:
+    with begun() as world:
+        leader = world.elect().name
+        world.hang_syncs(leader)
+        job = world.client().submit("a", at=leader)
+        world.run_for(50 * MILLISECOND)
+        if power:
+            world.cut_power(leader)
+        else:
+            world.kill(leader)
+        world.run_for(50 * MILLISECOND)
+        assert (job.tries[0].answered_ns > 0) is not power
+        world.run_until(lambda: job.done)
+        assert job.tries[0].answer is None
+
+
+def test_a_node_whose_disk_was_put_back_to_an_old_copy_catches_up_under_its_old_name() -> None:
+    with begun() as world:
+        name = follower_of(world)
+        world.kill(name)
+        copy = world.hosts[name].disk.copy()
+        world.start(name)
+        job = world.client().submit("a")
+        world.run_until(lambda: job.done)
+        world.kill(name)
+        world.hosts[name].disk.restore(copy)
+        world.start(name)
+        whole(world)
+        assert world.node(name).boot == 2, "it has forgotten that it was started since"
 
 
 def test_a_planned_stop_drains_hands_over_seals_the_log_and_ends() -> None:
