@@ -55,6 +55,8 @@ class ConfigurationInForce(Property):
             )
 
     def _check_follows(self, node: ObservedNode, one: Configuration, other: Configuration, index: int) -> None:
+        if not one.members:
+            return  # A node that joins begins with no members; the first that it hears of are the cluster's.
         wrong = ""
         lost = [name for name in one.retired if name not in other.retired]
         again = [name for name in other.members if name in one.retired and name not in one.members]
