@@ -114,8 +114,12 @@ def resource() -> None:
 @click.group(
     cls=FencepostGroup,
     help="Look for what must not happen.",
-    examples=("fencepost jepsen check history.jsonl", "fencepost jepsen check history.jsonl -o json"),
-    lazy={"check": ".commands.jepsen:check"},
+    examples=("fencepost jepsen check history.jsonl", "fencepost jepsen run --seeds 1..2"),
+    lazy={
+        "check": ".commands.jepsen:check",
+        "run": ".commands.jepsen_runs:run",
+        "replay": ".commands.jepsen_runs:replay",
+    },
 )
 def jepsen() -> None:
     pass

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ...raft.core.configuration import Change, ChangeKind, Configuration
 from ...raft.core.events import Transition
 from ...raft.core.options import MILLISECOND, SECOND
+from ..sim.node import peer_address
 
 if TYPE_CHECKING:
     from ..sim.members import Question
@@ -172,7 +173,7 @@ class Operator:
 
 
 def _learning(names: list[str]) -> Step:
-    changes = [Change(ChangeKind.ADD_LEARNER, name) for name in names]
+    changes = [Change(ChangeKind.ADD_LEARNER, name, peer_address(name)) for name in names]
     return Step(changes, lambda configuration: set(names) <= set(configuration.members))
 
 

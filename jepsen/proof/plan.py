@@ -86,7 +86,7 @@ def command(plan: Plan, whole: Plan, *, mutant: str = "") -> str:
     if plan.safety_ns != whole.safety_ns:
         parts.append(f"--safety {plan.safety_ns / SECOND:g}")
     if plan.quiet_ns != whole.quiet_ns:
-        parts.append(f"--quiet {plan.quiet_ns / SECOND:g}")
+        parts.append(f"--quiet-for {plan.quiet_ns / SECOND:g}")
     if mutant:
         parts.append(f"--mutant '{mutant}'")
     return " ".join(parts)

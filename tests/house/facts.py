@@ -61,7 +61,8 @@ EXIT_CODES = {
 KINDS: dict[str, tuple[str, str]] = {
     "Status": (
         "`status`",
-        "`leader` (null, or node, term, confirmed, agree, voters), `nodes`, `last_election`, `warnings`",
+        "`leader` (null, or node, term, confirmed, agree, voters), `nodes`, `members` (voters, outgoing, learners, "
+        "joint), `last_election`, `warnings`",
     ),
     "Submission": ("`submit`", "id, resource, effect, lane, wait, state, replayed, index, term, result, error"),
     "BulkSummary": (
@@ -100,6 +101,11 @@ KINDS: dict[str, tuple[str, str]] = {
         "steps, text",
     ),
     "HistoryVerdictList": ("`jepsen check`", "`items`"),
+    "SeedResult": (
+        "`jepsen run -o jsonl`, `jepsen replay`",
+        "seed, verdict, about, nodes, hard_state, virtual_s, events, digest, `faults`, replay",
+    ),
+    "SeedResultList": ("`jepsen run`", "`items`"),
     "Demo": ("`demo`", "scenario, seed, holds, findings, folder"),
     "Error": ("any command, stderr", "`error`: code, message, outcome, committed, tried, next, exit_code"),
     "Notice": ("any command, stderr", "`message`"),

@@ -57,6 +57,7 @@ def test_every_import_of_the_package_runs_downhill() -> None:
         ("cli.main", "from ..jepsen.cores import world"),
         ("cli.main", "from ..jepsen.checkers import check"),
         ("cli.commands.jepsen", "from ...jepsen.cores import world"),
+        ("cli.commands.jepsen_runs", "from ...jepsen.sim.world import World"),
     ],
 )
 def test_a_planted_violation_is_found(module: str, source: str) -> None:
@@ -74,6 +75,7 @@ def test_a_planted_violation_is_found(module: str, source: str) -> None:
         ("storage.log_store", "from ..raft.ports import LogStore\nfrom .disk import Disk\nimport threading"),
         ("cli.compose", "from ..storage import identity\nfrom ..raft.node.node import Node\nimport uvloop"),
         ("cli.commands.jepsen", "def check():\n    from ...jepsen.checkers import check"),
+        ("cli.commands.jepsen_runs", "def run():\n    from ...jepsen.proof.replay import run_plan"),
         ("jepsen.cores", "from ..cli.compose import run_node"),
     ],
 )
