@@ -7,6 +7,7 @@ disks of a majority gone, nothing is promised.
 from __future__ import annotations
 
 from ...raft.core.events import Persist
+from .image import LogImage
 from .ledger import lacking
 from .observed import ObservedNode
 from .property import DiskFate, Property
@@ -23,10 +24,11 @@ class CommittedForEver(Property):
             self._check_gone(node, write.reset.last_index + 1, "drops")
 
     def started(self, node: ObservedNode) -> None:
-        before = node.disk_before
-        if before is None:
-            return
-        held = node.disk
+        if node.disk_before is not None:
+            self._compare(node, node.disk_before, node.disk)
+        self._count(node.name)
+
+    def _compare(self, node: ObservedNode, before: LogImage, held: LogImage) -> None:
         known_to = min(before.last_index, self.ledger.last_index)
         for index in (known_to, held.last_index + 1):
             term = self.ledger.term_at(index)
@@ -35,7 +37,6 @@ class CommittedForEver(Property):
                     f"the disk of {node} held index {index} of term {term}, which is committed, and after its start it "
                     f"has term {held.term_at(index)} there and ends at {held.last_index}"
                 )
-        self._count(node.name)
 
     def disk_changed(self, node: ObservedNode, fate: DiskFate) -> None:
         commit = self.ledger.commit

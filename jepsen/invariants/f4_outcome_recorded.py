@@ -50,9 +50,10 @@ class OutcomeRecorded(Property):
         count = self._effects.get((resource.name, operation.operation_id), 0)
         restored = any(what.startswith("restored") for _, what in resource.events)
         state, guarantee = operation.state, resource.spec.guarantee
+        at = f"at {guarantee.value} resource {resource.name}"
         what = (
-            f"{operation.operation_id!r} (index {operation.index}, term {operation.term}) at "
-            f"{guarantee.value} resource {resource.name} is {state.value} after {operation.attempt} attempts and took effect {count} times"
+            f"{operation.operation_id!r} (index {operation.index}, term {operation.term}) {at} is {state.value} after "
+            f"{operation.attempt} attempts and took effect {count} times"
         )
         if state is OperationState.SUCCEEDED:
             if not count or (count > 1 and not restored):

@@ -90,10 +90,15 @@ class Monotone(Property):
             image.take(write)
             differs.append(_difference(held, image))
         if all(differs):
+            # Of the same length as what was found tells more than that the others are not.
+            told = next((each for each in differs if not each.startswith(_LENGTH)), differs[-1])
             raise self.broken(
-                f"{node} started with what is neither what was durable nor what was written then: {differs[0]}"
-                + (f"; with {len(node.pending)} more writes {differs[-1]}" if node.pending else "")
+                f"{node} started with what is neither what was durable nor that with a beginning of the "
+                f"{len(node.pending)} writes that were under way: {told}"
             )
+
+
+_LENGTH = "its log ends at"
 
 
 def _difference(held: LogImage, image: LogImage) -> str:
@@ -109,7 +114,7 @@ def _difference(held: LogImage, image: LogImage) -> str:
     if image.snapshot is not None and (held.snapshot is None or held.snapshot.last_index < image.snapshot.last_index):
         return f"snapshot {held.snapshot} instead of {image.snapshot}"
     if held.last_index != image.last_index and not _superseded(held, image):
-        return f"its log ends at {held.last_index}, instead of at {image.last_index}"
+        return f"{_LENGTH} {held.last_index}, instead of at {image.last_index}"
     first, last = covered + 1, min(held.last_index, image.last_index)
     if held.slice(first, last) != image.slice(first, last):
         return f"other entries between {first} and {last}"
