@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 
 from ..raft.core.errors import CheckFailed, ConfigurationError, FencepostError
 from ..transport.client import Client
-from .commands.cluster import CLIENT_PORT_OFFSET, client_address, write_cluster
+from .commands.cluster import CLIENT_PORT_OFFSET, client_address, node_tables, write_cluster
 
 T = TypeVar("T")
 Status = dict[str, Any]
@@ -145,6 +145,7 @@ class LocalCluster:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         """The latest process of each node that was started, running or ended."""
         self.commands = {node: tuple((commands or {}).get(node) or command or node_command()) for node in self.nodes}
+        self._definitions = definitions
         # What configures this process must not configure the nodes; and they run the same source.
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("FENCEPOST_")}
         self.environment = {**inherited, "PYTHONPATH": _source(), **(environment or {})}
@@ -159,6 +160,18 @@ class LocalCluster:
     ) -> None:
         self.kill_all()
         await self._questions.close()
+
+    def prepare(self, node: str) -> str:
+        """Write the file of one more node, which waits to be added once it is started: its peer address."""
+        taken = set(self.peers.values())
+        while (peer := free_peer_addresses([node])[node]) in taken:
+            pass
+        own = node_tables(self.cluster_id, node, peer, client_address(peer), self.peers, join=True)
+        (self.folder / f"{node}.toml").write_text(f"{own}\n{self._definitions}", encoding="utf-8")
+        self.nodes = (*self.nodes, node)
+        self.peers[node], self.endpoints[node] = peer, client_address(peer)
+        self.commands[node] = next(iter(self.commands.values()))
+        return peer
 
     # -- processes ----------------------------------------------------------------------------------
 

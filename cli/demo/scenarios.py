@@ -115,7 +115,8 @@ async def rolling(stage: Stage) -> None:
     leader = await _opening(stage)
     tell.act("Each node is stopped and started again, the leader last")
     tell.say(
-        "SIGTERM: a node starts nothing new, finishes what is under way and ends with 0. Payments go on meanwhile."
+        "SIGTERM: a node starts nothing new, finishes what is under way, hands leadership over if it has it, and ends "
+        "with 0. Payments go on meanwhile."
     )
     for node in [*stage.others(leader["node_id"]), leader["node_id"]]:
         stage.payments.measure_anew()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import AsyncIterable, Iterable, Sequence
+from collections.abc import AsyncIterable, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,6 +57,11 @@ heartbeat = "50ms"
 
 def credit(name: str, effect: str = "credit", lane: str = "", cents: int = 1) -> Command:
     return Command(name, "ledger", effect, lane, json.dumps({"cents": cents}).encode())
+
+
+def endless(prefix: str = "op") -> Iterator[Command]:
+    """Commands without end, none of them instant, so that there are thousands in a minute and not millions."""
+    return (credit(f"{prefix}-{number}", "paced") for number in itertools.count())
 
 
 Commands = Iterable[Command] | AsyncIterable[Command]
