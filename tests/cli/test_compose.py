@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -18,6 +17,8 @@ from fencepost.raft.core.errors import NoLeader
 from fencepost.raft.core.events import Role
 from fencepost.raft.outbox.codec import Command
 from fencepost.transport.client import Client
+
+from ..waiting import eventually_async
 
 LEDGER = """
 [resources.ledger]
@@ -114,9 +115,10 @@ class Composed:
         return next((node for node in self.nodes.values() if node.loop.holds_lease()), None)
 
     async def until(self, holds: Callable[[], object]) -> None:
-        async with asyncio.timeout(20):
-            while not holds():  # noqa: ASYNC110 - nothing in a node tells of what is looked for
-                await asyncio.sleep(0.01)
+        async def look() -> object:
+            return holds()
+
+        await eventually_async(look, within_s=20, what="it")
 
     async def __aenter__(self) -> Composed:
         return self

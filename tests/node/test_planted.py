@@ -19,7 +19,7 @@ from fencepost.raft.node.carrying import EffectsCarrier
 from fencepost.raft.node.handover import _Transfer
 from fencepost.raft.node.loop import RaftLoop
 from fencepost.raft.node.members import _Drive
-from fencepost.raft.node.reads import _Asked
+from fencepost.raft.node.reads import LocalReads, _Asked
 from fencepost.raft.node.requests import Reads, Transfers
 from fencepost.raft.node.service import ClientService, _SubmissionSink
 from fencepost.raft.node.snapshots import SnapshotKeeper
@@ -40,6 +40,7 @@ from . import test_snapshots as snapshots
 from . import test_stalls as stalls
 from . import test_waiters as waiters
 from .chaos import Chaos
+from .wilder import Wilder
 
 SEEDS = range(12)
 
@@ -47,6 +48,11 @@ SEEDS = range(12)
 def any_random_life() -> None:
     for seed in SEEDS:
         Chaos(seed).run()
+
+
+def any_changing_life() -> None:
+    for seed in range(3000, 3000 + len(SEEDS)):
+        Wilder(seed).run()
 
 
 class Fault(NamedTuple):
@@ -449,6 +455,27 @@ FAULTS = [
         "waiting = (self.waiters, self.reads, self.transfers, self._questions)",
         "waiting = (self.waiters,)",
         requests.test_questions_that_a_node_has_not_put_yet_when_it_stops_are_refused,
+    ),
+    Fault(
+        "linearizable reads answered at once (S29, S30)",
+        LocalReads.read,
+        "if consistency is Consistency.STALE:",
+        "if True:",
+        any_changing_life,
+    ),
+    Fault(
+        "a restored state that still counts as the old one (S20)",
+        Applier.adopt,
+        "self.last_applied = last_index",
+        "self.last_applied = max(self.last_applied, last_index - 1)",
+        any_changing_life,
+    ),
+    Fault(
+        "one of two machines restored (S33)",
+        Applier.adopt,
+        "if isinstance(machine, PreparingMachine):",
+        "if kind != 2:",
+        any_changing_life,
     ),
 ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from .chaos import Chaos
+from .wilder import Wilder
 from .world import World
 
 
@@ -56,3 +57,27 @@ def test_the_lives_are_wild_enough() -> None:
         seen["unknown"] += statuses.count(3)
         seen["retry"] += statuses.count(2)
     assert min(seen.values()) > 5, seen
+
+
+@pytest.mark.parametrize("seed", range(3000, 3015))
+def test_a_random_life_of_a_cluster_that_changes(seed: int) -> None:
+    Wilder(seed).run()
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("seed", range(4000, 4400))
+def test_many_random_lives_of_clusters_that_change(seed: int) -> None:
+    Wilder(seed).run()
+
+
+def test_the_changing_lives_are_wild_enough() -> None:
+    seen: dict[str, int] = dict.fromkeys(["restored", "handed over", "answered", "refused", "elsewhere", "gone"], 0)
+    for seed in range(3000, 3006):
+        life = Wilder(seed)
+        life.run()
+        seen["restored"] += life.restored
+        seen["handed over"] += life.handed_over
+        seen["gone"] += list(life.wanted.values()).count("gone")
+        for name, count in life.read.items():
+            seen[name] += count
+    assert min(seen.values()) > 1, seen

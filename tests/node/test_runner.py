@@ -100,6 +100,7 @@ class Watched:
         self.asked: list[tuple[str, int]] = []
         self.state = [b"one", b"two"]
         self.gate: threading.Event | None = None
+        self.drawing = threading.Event()
 
     def _note(self, what: str) -> None:
         self.asked.append((what, threading.get_ident()))
@@ -113,6 +114,7 @@ class Watched:
     def _draw(self, state: list[bytes]) -> Iterator[bytes]:
         for chunk in state:
             self._note("draw")
+            self.drawing.set()
             yield chunk
             if self.gate is not None:
                 self.gate.wait()
@@ -209,6 +211,7 @@ async def test_a_snapshot_that_is_being_written_does_not_hold_up_the_end_of_the_
     node = Node()
     node.machine.gate = threading.Event()
     node.keeper.take(LABEL)
+    await asyncio.to_thread(node.machine.drawing.wait)
     closing = asyncio.create_task(node.keeper.close())
     await asyncio.sleep(0)
     node.machine.gate.set()
