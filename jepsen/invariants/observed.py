@@ -65,6 +65,7 @@ class ObservedNode:
         "newest",
         "node",
         "pending",
+        "quorum_contact",
         "raft",
         "renews_until",
         "restoring",
@@ -143,8 +144,19 @@ class ObservedNode:
         self.vouched_term = self.vouched_index = self.renews_until = 0
         self.contacts = {}
         self.restoring = None
-        self.summary = summarize(raft)
-        self.state = ()
+        self.remember(())
+
+    def remember(self, state: tuple[object, ...]) -> None:
+        """What the core is like now, to judge its next step by."""
+        self.summary = summarize(self.raft)
+        self.quorum_contact = self.summary.quorum_contact
+        self.state = state
+
+    def before(self) -> Summary:
+        """What the core was like before the step that it has just made. The contact of a quorum moves with every
+        answer to a heartbeat, and is kept by itself."""
+        summary, contact = self.summary, self.quorum_contact
+        return summary if summary.quorum_contact == contact else summary._replace(quorum_contact=contact)
 
     def end(self) -> None:
         self.up = False

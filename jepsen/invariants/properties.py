@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ...raft.core.configuration import Configuration
 from ...raft.core.entry import Entry
 from ...raft.core.events import Durable, Effects, Event, Propose, Receive, Role, Tick
-from ...raft.core.invariants import Summary, summarize
+from ...raft.core.invariants import Summary
 from ...raft.core.messages import AppendEntries, AppendEntriesResponse, Message
 from ...raft.effects.resources.memory import MemoryStore
 from ...raft.ports import Answer
@@ -122,6 +122,13 @@ class Properties(Observer):
                 self.known_before[resource.name] = resource.backup()
                 self._tell("resource_restored", resource)
 
+    def add(self, looks: Property) -> None:
+        """Have somebody else look on as well, from now on."""
+        self.all.append(looks)
+        for hook, hear in self._hooks.items():
+            if getattr(type(looks), hook) is not getattr(Property, hook):
+                hear.append(getattr(looks, hook))
+
     def _tell(self, hook: str, *arguments: Any) -> None:
         for hear in self._hooks[hook]:
             hear(*arguments)
@@ -183,12 +190,11 @@ class Properties(Observer):
             self.world.hooks.failed(error)
             raise
         raft = node.raft
-        node.summary = summarize(raft)
-        node.state = state_of(raft)
+        node.remember(state_of(raft))
         node.settled = is_settled(raft) and node.restoring is None
 
     def _judge(self, node: ObservedNode, event: Event, effects: Effects) -> None:
-        raft, before = node.raft, node.summary
+        raft, before = node.raft, node.before()
         if node.restoring is not None:
             snapshot, node.restoring = node.restoring, None
             self._tell("restored", node, snapshot)

@@ -100,12 +100,13 @@ def watched(node: ObservedNode, look: Look) -> Callable[[Event], Effects]:
             == node.state
             and effects.proposed is None
             and effects.transfer is None
-            and not (effects.reads or raft.pending_reads or raft.departing)
+            and not (effects.reads or effects.chunks or raft.pending_reads or raft.departing)
         ):
             if raft.role is leader:
                 if _leads_on(raft, effects):
                     if kind is Receive:
                         note_contact(node, event)  # type: ignore[arg-type]
+                        node.quorum_contact = raft.quorum_contact
                     return effects
             elif not raft.progress and not raft.uncommitted:
                 for _, message, after in effects.sends:
@@ -139,6 +140,8 @@ def _leads_on(raft: SimRaft, effects: Effects) -> bool:
             return False
     sends = effects.sends
     if sends:
+        if raft.now - raft.quorum_contact >= raft.options.election_timeout:
+            return False
         term, last_term, commit_index = raft.current_term, log.last_term, raft.commit_index
         for _, message, after in sends:
             if (
