@@ -15,13 +15,19 @@ from typing import Any, NamedTuple
 
 from fencepost.cli.demo.evidence import committed_entries, replay
 from fencepost.cli.local_cluster import LocalCluster, node_command
+from fencepost.raft.core.entry import Entry, EntryKind
 from fencepost.raft.core.errors import FencepostError
 from fencepost.raft.effects.resources.audit import check_ledger, read_ledger
+from fencepost.raft.node.applier import Applier
+from fencepost.raft.node.plainlog import PlainLog
 from fencepost.raft.outbox.codec import Command
 from fencepost.raft.outbox.machine import OutboxMachine
 from fencepost.raft.outbox.operation import OperationState
 from fencepost.raft.ports import Answer, Wait
+from fencepost.storage.disk import RealDisk
+from fencepost.storage.identity import DataDirectory, read_identity
 from fencepost.storage.reader import read_log
+from fencepost.storage.snapshots import FileSnapshotStore
 from fencepost.transport.client import Client
 
 from ..cli.running import environment
@@ -124,15 +130,23 @@ class Found(NamedTuple):
     """Everything that may never be, one sentence each."""
 
 
-def audit(cluster: LocalCluster, acknowledged: Iterable[str], *, table: str = "entries") -> Found:
+def audit(
+    cluster: LocalCluster, acknowledged: Iterable[str], *, table: str = "entries", voters: Sequence[str] = ()
+) -> Found:
     """Read ledger and logs of a cluster that has ended and look for what may never be:
     an acknowledged command that is not committed or did not take effect, one that took effect twice,
-    a lower token after a higher one, a lane out of order, logs that disagree, terms that restart."""
+    a lower token after a higher one, a lane out of order, logs that disagree, terms that restart,
+    a snapshot that is not the state that the others have come to.
+
+    ``voters`` are those at the end, where they are not all nodes."""
     assert not cluster.running()
     ledger = read_ledger(cluster.folder / "ledger.db")
-    logs = {node: read_log(cluster.data_path(node)) for node in cluster.nodes}
+    logs = {node: read_log(cluster.data_path(node)) for node in voters or cluster.nodes}
     committed, problems = committed_entries(logs)
-    machine = replay(committed)
+    machines = {node: _state(cluster, node, committed) for node in logs}
+    if len({machine.state_hash() for machine in machines.values()}) != 1:
+        problems.append(f"{', '.join(machines)} do not come to the same state")
+    machine = next(iter(machines.values()))
     rows = read_table(cluster.folder / "ledger.db", table)
     effects = Counter(row[0] for row in rows)
     accepted = {operation.operation_id: operation for operation in ledger.operations}
@@ -151,6 +165,28 @@ def audit(cluster: LocalCluster, acknowledged: Iterable[str], *, table: str = "e
     if terms != sorted(terms):
         problems.append(f"terms in the log go back: {terms}")
     return Found(machine, rows, problems)
+
+
+def _state(cluster: LocalCluster, node: str, committed: list[Entry]) -> OutboxMachine:
+    """The state after the last of ``committed``, from this node's newest snapshot on, if it has one."""
+    identity = read_identity(RealDisk(), cluster.data_path(node))
+    directory = DataDirectory.open(
+        cluster.data_path(node), cluster_id=identity.cluster_id, node_id=node, voters=identity.voters
+    )
+    try:
+        store = FileSnapshotStore.open(directory)
+        snapshot = store.newest()
+        if snapshot is None:
+            return replay(committed)
+        machine = OutboxMachine()
+        applier = Applier({EntryKind.OUTBOX: machine, EntryKind.EMBEDDED: PlainLog()})
+        applier.adopt(applier.prepare(store.contents(snapshot)), snapshot.last_index)
+        rest = [entry for entry in committed if entry.index > snapshot.last_index]
+        assert [entry.index for entry in rest[:1]] in ([], [snapshot.last_index + 1])
+        applier.apply(rest)
+        return machine
+    finally:
+        directory.close()
 
 
 def read_table(path: Path, table: str) -> list[tuple[str, str, int]]:
