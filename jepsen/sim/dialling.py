@@ -43,7 +43,7 @@ class Dialling:
         """This process wants a connection to that peer from now on."""
         link.dialled_by = transport
         link.lender = None
-        link.up = False
+        link.up = link.dialling = False
         link.epoch += 1
         link.attempt += 1
         link.backoff_ns = 0
@@ -188,12 +188,14 @@ class Dialling:
             self._again(link)
             return
         self._outside.call_after_ns(self._network.settings.connect_timeout_ns, self._timed_out, link, link.attempt)
+        link.dialling = True
         hello = sender.hello_to(link.to)
         there.loop.call_after_ns(self._half_way_ns(), self._greet, link, link.attempt, there, hello)
 
     def _timed_out(self, link: Link, attempt: int) -> None:
         if attempt == link.attempt and not link.up and link.dialled_by is not None:
             link.attempt += 1
+            link.dialling = False
             self._again(link)
 
     def _greet(self, link: Link, attempt: int, there: SimTransport, hello: Hello) -> None:
@@ -204,14 +206,14 @@ class Dialling:
         except FencepostError as error:
             answer = error
         else:
-            # Who dials is there: no need to sit out the back-off.
             self.hurry(self._network.link(link.to, link.source))
         sender = link.dialled_by
         if attempt == link.attempt and sender is not None and not link.blocked:
             sender.loop.call_after_ns(self._half_way_ns(), self._answered, link, attempt, there, answer)
 
     def hurry(self, link: Link) -> None:
-        if link.dialled_by is not None and not link.up and link.reached is None:
+        """Who has just dialled this node is there: do not sit out the back-off before dialling it."""
+        if link.dialled_by is not None and not link.up and not link.dialling:
             link.attempt += 1
             self._outside.call_after_ns(0, self._dial, link, link.attempt)
 
@@ -221,6 +223,7 @@ class Dialling:
         if attempt != link.attempt or sender is None:
             return
         link.attempt += 1
+        link.dialling = False
         try:
             if isinstance(answer, FencepostError):
                 raise answer

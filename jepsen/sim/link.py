@@ -28,6 +28,7 @@ class Link:
         "blocked",
         "cause",
         "dialled_by",
+        "dialling",
         "dropped",
         "epoch",
         "half_open",
@@ -53,6 +54,8 @@ class Link:
         """Counts connections; what was sent on an earlier one never arrives."""
         self.attempt = 0
         """Counts attempts to connect; the answer to an earlier one is not listened to."""
+        self.dialling = False
+        """An attempt is under way."""
         self.backoff_ns = 0
         self.blocked = False
         """Nothing that is sent arrives, in this direction."""

@@ -6,7 +6,7 @@ lost tells nobody; a connection that breaks tells its sender, as the real transp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappush
 from random import Random
 from typing import TYPE_CHECKING
@@ -30,8 +30,16 @@ class Network:
     """``outside`` is the thread of the world itself."""
 
     def __init__(
-        self, agenda: Agenda, outside: SimLoop, chance: Random, hooks: Hooks, settings: NetworkSettings
+        self,
+        agenda: Agenda,
+        outside: SimLoop,
+        chance: Random,
+        hooks: Hooks,
+        settings: NetworkSettings,
+        names: Sequence[str],
     ) -> None:
+        self.names = names
+        """All nodes that there are; the world adds to them."""
         self.hooks = hooks
         self._looks = hooks.on_sent
         self.links: dict[tuple[str, str], Link] = {}
@@ -109,8 +117,7 @@ class Network:
             self.dialling.broke(link, "reset")
 
     def _pairs(self) -> Iterator[tuple[str, str]]:
-        names = sorted({name for pair in self.links for name in pair})
-        return ((source, to) for source in names for to in names if source != to)
+        return ((source, to) for source in self.names for to in self.names if source != to)
 
     # -- messages -----------------------------------------------------------------------------------
 

@@ -52,8 +52,12 @@ class Surroundings:
             self.hooks.add(observer)
         self.outside = Process(self.agenda, SimClock(self.agenda)).loop
         """The thread of the world: what happens outside of all nodes."""
+        self.names: list[str] = (
+            [f"n{number}" for number in range(1, nodes + 1)] if isinstance(nodes, int) else list(nodes)
+        )
+        """All nodes that there are, members or not."""
         self.network = Network(
-            self.agenda, self.outside, stream(seed, "network"), self.hooks, network or NetworkSettings()
+            self.agenda, self.outside, stream(seed, "network"), self.hooks, network or NetworkSettings(), self.names
         )
         self.newest_token = FencingToken(0, 0)
         """Of the newest leader that was ever elected."""
@@ -71,10 +75,6 @@ class Surroundings:
             )
             for spec in resources
         }
-        self.names: list[str] = (
-            [f"n{number}" for number in range(1, nodes + 1)] if isinstance(nodes, int) else list(nodes)
-        )
-        """All nodes that there are, members or not."""
         self.hosts: dict[str, Host] = {}
         self.clients_cut: dict[str, None] = {}
         """Nodes that clients do not reach, and that do not reach clients."""
@@ -99,6 +99,10 @@ class Surroundings:
             if host.node is not None:
                 host.node.process.kill()
         self._stack.close()
+
+    def observe(self, observer: Observer) -> None:
+        """Show everything from now on to one more observer."""
+        self.hooks.add(observer)
 
     # -- time ---------------------------------------------------------------------------------------
 

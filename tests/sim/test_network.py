@@ -135,6 +135,26 @@ def test_a_partition_lets_groups_talk_among_themselves_and_a_bridge_with_both() 
         assert all(link.up for link in world.network.links.values())
 
 
+def test_a_partition_holds_before_anybody_has_started_and_for_new_nodes_by_name() -> None:
+    with World(3, 3) as world:
+        world.network.partition(["n1"], ["n2", "n3"])
+        world.start_all()
+        assert world.elect().name in ("n2", "n3")
+        world.run_for(10 * SECOND)
+        assert world.node("n1").raft.leader == ""
+
+
+def test_a_node_that_comes_back_is_dialled_at_once_by_those_who_hear_from_it() -> None:
+    with begun(network=CALM) as world:
+        name = others(world, world.elect().name)[0]
+        world.kill(name)
+        world.run_for(20 * SECOND)  # By now the others wait a second between two tries.
+        world.start(name)
+        world.run_until(lambda: world.hosts[name].node is not None)
+        world.run_for(10 * MILLISECOND)
+        assert all(link.up for link in world.network.links.values())
+
+
 def test_lost_and_doubled_messages_are_as_many_as_asked_for() -> None:
     watcher = Watcher()
     with begun(observers=[watcher], network=CALM._replace(loss=0.2)) as world:
