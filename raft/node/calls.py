@@ -6,16 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from ..core.errors import (
-    Busy,
-    ClientError,
-    CommandInvalid,
-    FencepostError,
-    NotLeader,
-    Outcome,
-    OutcomeUnknown,
-    all_errors,
-)
+from ..core.errors import CommandInvalid, FencepostError, NotLeader, OutcomeUnknown, all_errors
+from ..core.events import Refused
 from .loop import RaftLoop
 
 Query = Callable[[dict[str, Any]], Any]
@@ -88,13 +80,11 @@ def not_leader(leader: str, leader_address: Callable[[str], str]) -> NotLeader:
     return NotLeader(f"{leader} leads, at {leader_address(leader) or 'an address that is not known yet'}")
 
 
-def refusal(code: str, detail: str, *, outcome: Outcome | None = None, next_step: str = "") -> FencepostError:
+def refused_as(refused: Refused, leader_address: Callable[[str], str], next_step: str) -> FencepostError:
     """What the core refused, as the error that a client hears."""
-    kind = all_errors().get(code, ClientError)
-    text = detail or code
-    if kind is ClientError:
-        kind = Busy if outcome is Outcome.RETRY else CommandInvalid
-    return kind(text, outcome=outcome, next_step=next_step)
+    if refused.code == NotLeader.code:
+        return not_leader(refused.leader, leader_address)
+    return all_errors()[refused.code](refused.detail or refused.code, next_step=next_step)
 
 
 def unknown(what: str, next_step: str) -> OutcomeUnknown:

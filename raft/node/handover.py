@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import structlog
 
-from ..core.errors import FencepostError, Outcome
+from ..core.errors import FencepostError, TransferRefused
 from ..core.events import Refused
-from .calls import Reply, SlowCall, SlowQuery, not_leader, refusal, timeout_of, unknown
+from .calls import Reply, SlowCall, SlowQuery, not_leader, refused_as, timeout_of, unknown
 from .loop import RaftLoop
 
 _LOG = structlog.get_logger("fencepost.node")
@@ -142,14 +142,11 @@ class _Transfer:
 
     def refused(self, refused: Refused) -> None:
         self._end_drain()
-        if refused.code == "NOT_LEADER":
-            self._call.fail(not_leader(refused.leader, self._calls.leader_address))
-        else:
-            self._call.fail(_not_transferred(refused.detail or refused.code))
+        self._call.fail(refused_as(refused, self._calls.leader_address, "fencepost status"))
 
     def ended(self, reason: str) -> None:
         self._end_drain()
-        self._call.fail(_not_transferred(f"{reason}; this node leads on"))
+        self._call.fail(TransferRefused(f"{reason}; this node leads on", next_step="fencepost status"))
 
     def unknown(self) -> None:
         self._end_drain()
@@ -163,10 +160,6 @@ class _Transfer:
         if self._draining:
             self._draining = False
             self._calls.effects.end_drain()
-
-
-def _not_transferred(why: str) -> FencepostError:
-    return refusal("TRANSFER_REFUSED", why, outcome=Outcome.RETRY, next_step="fencepost status")
 
 
 class _Elected:

@@ -13,16 +13,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..core.configuration import Change, ChangeKind, Configuration, ConfigurationInvalid, change_simply
-from ..core.errors import CommandInvalid, FencepostError, Outcome
+from ..core.errors import Busy, ChangeRefused, CommandInvalid, FencepostError, LeadershipLost, NotCaughtUp, NotLeader
 from ..core.events import Refused
-from .calls import Reply, SlowCall, SlowQuery, not_leader, refusal, timeout_of, unknown
+from .calls import Reply, SlowCall, SlowQuery, not_leader, refused_as, timeout_of, unknown
 from .loop import RaftLoop
 
 _NODE_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _ADDRESS = re.compile(r"\S+:[0-9]{1,5}")
 
-NOT_YET = frozenset({"NOT_CAUGHT_UP", "CHANGE_REFUSED", "BUSY"})
-"""Codes of the core that another moment may change: everything that never changes was looked at before."""
+NOT_YET = frozenset({NotCaughtUp.code, Busy.code})
+"""What the core refuses with these may be done at another moment."""
 
 
 def configuration_json(configuration: Configuration) -> dict[str, Any]:
@@ -121,8 +121,8 @@ def _node_id(parameters: dict[str, Any]) -> str:
     return node
 
 
-def _never(text: str, next_step: str) -> FencepostError:
-    return refusal("CHANGE_REFUSED", text, outcome=Outcome.REFUSED, next_step=next_step)
+def _never(text: str, next_step: str) -> ChangeRefused:
+    return ChangeRefused(text, next_step=next_step)
 
 
 def _member_already(configuration: Configuration, node: str) -> tuple[str, str]:
@@ -155,15 +155,18 @@ class _Drive:
 
     # -- ChangeSink -------------------------------------------------------------------------------
 
-    def refused(self, refusal_: Refused) -> None:
+    def refused(self, refusal: Refused) -> None:
         self._committing = False
-        if refusal_.code in NOT_YET:
-            self._why_not_yet = refusal_.detail or refusal_.code
+        why = refusal.detail or refusal.code
+        # A joint configuration is being left by itself, and only then another change can be judged.
+        if refusal.code in NOT_YET or (refusal.code == ChangeRefused.code and self._loop.raft.configuration.is_joint):
+            self._why_not_yet = why
             self._call.later(self._pause_s, self.next_step)
-        elif not self._done:
-            self._call.fail(not_leader(refusal_.leader, self._calls.leader_address))
+        elif self._done:
+            lost = refusal.code == NotLeader.code
+            self._call.fail(self._half_done("this node does not lead any more" if lost else why))
         else:
-            self._call.fail(self._half_done("this node does not lead any more"))
+            self._call.fail(refused_as(refusal, self._calls.leader_address, "fencepost member list"))
 
     def committed(self, index: int, term: int) -> None:
         self._done += 1
@@ -181,7 +184,7 @@ class _Drive:
         if self._done:
             self._call.fail(self._half_done(why))
         else:
-            self._call.fail(refusal("LEADERSHIP_LOST", why, next_step="fencepost member list"))
+            self._call.fail(LeadershipLost(why, next_step="fencepost member list"))
 
     def unknown(self) -> None:
         self._call.fail(unknown(f"the change of {self._node} was committed", "fencepost member list"))
@@ -193,14 +196,12 @@ class _Drive:
             return unknown(f"the change of {self._node} will be committed", "fencepost member list")
         if self._done:
             return self._half_done(self._why_not_yet)
-        code = "NOT_CAUGHT_UP" if self._steps[0].kind is ChangeKind.ADD_VOTER else "CHANGE_REFUSED"
-        return refusal(code, self._why_not_yet, outcome=Outcome.RETRY, next_step="fencepost member list")
+        kind = NotCaughtUp if self._steps[0].kind is ChangeKind.ADD_VOTER else Busy
+        return kind(self._why_not_yet, next_step="fencepost member list")
 
     def _half_done(self, why: str) -> FencepostError:
         """Added, and not promoted. Not an error that a client tries again by itself: the node is a member now."""
-        return refusal(
-            "NOT_CAUGHT_UP",
+        return NotCaughtUp(
             f"{self._node} was added as a learner and is no voter yet: {why}",
-            outcome=Outcome.RETRY,
             next_step=f"fencepost member promote {self._node}",
         )

@@ -213,7 +213,7 @@ class ClientService:
     def refused(self, keys: Sequence[_Key], code: str, leader: str) -> None:
         if code == "TOO_LARGE":
             limit = self._loop.raft.options.entry_bytes_max
-            self.answer_all(keys, AnswerStatus.REFUSED, "COMMAND_INVALID", f"an entry holds at most {limit} bytes")
+            self.answer_all(keys, AnswerStatus.REFUSED, code, f"an entry holds at most {limit} bytes")
             return
         detail = self._leader_address(leader) if code == "NOT_LEADER" and leader else ""
         self.answer_all(keys, AnswerStatus.RETRY, code, detail)

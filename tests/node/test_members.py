@@ -72,6 +72,7 @@ def test_s28_a_voter_that_never_starts_becomes_a_learner_and_costs_nobody_the_qu
         request = world.call(leader, "member.add", node="n4", address="n4:7001", timeout_s=3.0)
         world.advance(1.0)
         assert leader.raft.configuration.learners == ("n4",)
+        assert not world.heard(request), "given up although it may come"
         world.done(leader, "a", "b", "c")
         world.until(lambda: world.heard(request))
         error = world.connection.errors[request]
@@ -358,3 +359,29 @@ def test_several_voters_change_through_a_joint_configuration() -> None:
         world.done(leader, "a")
         (request,) = world.submit(leader, "b", wait=Wait.DONE)
         assert world.answer(request).status == AnswerStatus.DONE
+
+
+def test_a_promotion_whose_leader_is_lost_says_that_the_node_is_a_learner_now() -> None:
+    with World(seed=18) as world:
+        leader = world.active_leader()
+        request = world.call(leader, "member.add", node="n4", address="n4:7001", timeout_s=10.0)
+        world.until(lambda: leader.raft.committed_configuration().learners == ("n4",))
+        world.advance(0.2)
+        leader.loop.step_down("for the test")
+        world.until(lambda: world.heard(request))
+        error = world.connection.errors[request]
+        assert (error.code, error.outcome) == ("NOT_CAUGHT_UP", Outcome.RETRY)
+        assert "this node does not lead any more" in error.message
+        assert error.next_step == "fencepost member promote n4"
+
+
+def test_a_change_waits_until_a_joint_configuration_has_been_left() -> None:
+    with World(seed=19) as world:
+        leader = world.active_leader()
+        world.settle()
+        world.join("n4")
+        changes = [Change(ChangeKind.ADD_LEARNER, "n4"), Change(ChangeKind.REMOVE, "n9")]
+        leader.loop.change_configuration(changes, _Heard(), transition=Transition.IMPLICIT)
+        world.until(lambda: leader.raft.configuration.is_joint)
+        body = world.reply(leader, "member.promote", node="n4")
+        assert body["configuration"]["voters"] == ["n1", "n2", "n3", "n4"]

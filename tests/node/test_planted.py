@@ -438,8 +438,8 @@ FAULTS = [
     Fault(
         "a learner that has not caught up is given up at once (S28)",
         _Drive.refused,
-        "if refusal_.code in NOT_YET:",
-        "if False:",
+        "if refusal.code in NOT_YET or",
+        "if",
         members.test_s28_a_voter_that_never_starts_becomes_a_learner_and_costs_nobody_the_quorum,
     ),
     Fault(
