@@ -23,7 +23,7 @@ from .stage import Stage
 from .surroundings import world_of
 from .tally import Tally
 
-QUIET_THINK_NS = 4 * SECOND
+QUIET_THINK_NS = 10 * SECOND
 """Between two things that a client wants, on average, once the faults are over."""
 
 
@@ -57,9 +57,8 @@ class Life:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.tally = Tally()
-        self.world = world_of(plan, [self.tally])
-        self.tally.watch(self.world)
+        self.tally: Tally | None = None
+        self.world = world_of(plan)
         self.stage = Stage(self.world)
         think_ns = int(plan.settings["think_ms"]) * MILLISECOND
         self.load = Load(self.world, LOAD._replace(clients=plan.clients, think_ns=think_ns))
@@ -82,7 +81,9 @@ class Life:
         world, plan, stage = self.world, self.plan, self.stage
         if plan.hard_state:
             begin(world, plan.hard_state, stream(plan.seed, "hard state"))
-        stage.properties = all_properties(world)
+        stage.properties = properties = all_properties(world)
+        self.tally = Tally(properties.ledger)
+        properties.add(self.tally)
         world.start_all()
         stage.supervise()
         self.load.start()
@@ -91,7 +92,6 @@ class Life:
         world.run_for(plan.safety_ns)
         stage.heal()
         self.liveness.come_alive()
-        stage.stop_supervising()
         self.load.settings = self.load.settings._replace(think_ns=QUIET_THINK_NS)
         self.liveness.stay_alive(plan.quiet_ns)
         self._look_last()
@@ -116,7 +116,7 @@ class Life:
         self.operations = len(jobs) + sum(len(resource.calls) for resource in fenced)
 
     def result(self, failure: Failure | None, wall_s: float) -> Result:
-        world, plan = self.world, self.plan
+        world, plan, tally = self.world, self.plan, self.tally
         return Result(
             plan.seed,
             plan.nodes,
@@ -125,10 +125,10 @@ class Life:
             wall_s,
             world.agenda.last_order,
             world.trace.digest(),
-            self.stage.happened + self.tally.happened,
+            self.stage.happened + (tally.happened if tally else Counter()),
             plan.hard_state,
-            self.tally.zombie,
-            self.tally.membership_partition,
+            bool(tally and tally.zombie),
+            bool(tally and tally.membership_partition),
             self.histories,
             self.operations,
             self.liveness.alive_ns,

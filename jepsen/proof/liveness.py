@@ -27,6 +27,7 @@ LOOK_EVERY_NS = 100 * MILLISECOND
 
 class Liveness:
     def __init__(self, world: World, stage: Stage, load: Load) -> None:
+        self._nodes = len(world.names)
         self.alive_ns = 0
         """From healing until everything was alive."""
         self._world = world
@@ -54,6 +55,9 @@ class Liveness:
             raise world.violation(f"liveness: a fresh command was not done: {jobs}")
         self._until(lambda: not self._not_yet(), ALIVE_WITHIN_NS, self._not_yet)
         self.alive_ns = world.now_ns - began_ns
+        self._stage.operator.reduce_to(self._nodes)
+        self._until(lambda: not self._not_yet(), ALIVE_WITHIN_NS, self._not_yet)
+        self._stage.retire()
         world.note("alive")
 
     def _until(self, holds: object, within_ns: int, why_not: object) -> None:

@@ -129,6 +129,17 @@ class Operator:
                     self._begin([_removal([name])], within_ns=REPAIR_PATIENCE_NS)
                 return
 
+    def reduce_to(self, count: int) -> None:
+        """Take out members that are more than were there in the beginning: learners first, and never the leader."""
+        configuration, leader = self._configuration(), self._stage.world.leader()
+        if configuration is None or leader is None:
+            return
+        voters = [name for name in configuration.voters if name != leader.name]
+        kept = {leader.name, *voters[: count - 1]}
+        gone = [name for name in configuration.members if name not in kept]
+        if gone:
+            self._begin([_removal(gone)], within_ns=REPAIR_PATIENCE_NS)
+
     def _replace(self, old: list[str], *, within_ns: int = PATIENCE_NS) -> bool:
         new = self._new_nodes(len(old))
         if not new:
@@ -179,4 +190,6 @@ def _learning(names: list[str]) -> Step:
 
 def _removal(names: list[str]) -> Step:
     changes = [Change(ChangeKind.REMOVE, name) for name in names]
-    return Step(changes, lambda configuration: not set(names) & set(configuration.members))
+    return Step(
+        changes, lambda configuration: not configuration.is_joint and not set(names) & set(configuration.members)
+    )

@@ -46,10 +46,12 @@ def plan_of(seed: int, scale: Scale = USUAL, *, nodes: int | None = None) -> Pla
     clients = shape.randint(2, CLIENTS_MAX)
     safety_ns = _around(shape, scale.safety_ns)
     quiet_ns = _around(shape, scale.quiet_ns)
+    settings = _settings(stream(seed, "settings"))
+    for needed in HARD_STATES[hard_state].needs if hard_state else ():
+        if needed not in settings["resources"].split():
+            settings["resources"] += f" {needed}"
     faults = _faults(content, safety_ns, scale.pace_ns)
-    return Plan(
-        seed, nodes or drawn, clients, hard_state, _settings(stream(seed, "settings")), safety_ns, quiet_ns, faults
-    )
+    return Plan(seed, nodes or drawn, clients, hard_state, settings, safety_ns, quiet_ns, faults)
 
 
 def _around(random: Random, mean_ns: int) -> int:
@@ -82,7 +84,7 @@ def _subset(random: Random) -> list[str]:
 
 def _settings(random: Random) -> dict[str, Any]:
     """Small limits more often than large ones, so that every one of them is reached."""
-    heartbeat_ms = random.choice((100, 250, 300, 330))
+    heartbeat_ms = random.choice((100, 250, 300, 300, 330, 330))
     snapshots = random.choice((0, 8, 20, 60))
     return {
         "heartbeat_ms": heartbeat_ms,

@@ -217,8 +217,13 @@ class Stage(Observer):
         """It has a damaged disk and has refused to start on it again and again."""
         return self._refusals[name] >= REFUSALS_MAX
 
-    def stop_supervising(self) -> None:
+    def retire(self) -> None:
+        """Switch off the machines that are no members any more, and start nothing again by itself from now on."""
         self._supervising = False
+        members = self.members()
+        for node in self.world.up():
+            if node.name not in members:
+                self.world.kill(node.name)
 
     # -- disks --------------------------------------------------------------------------------------
 

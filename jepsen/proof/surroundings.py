@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from ...raft.core.options import MILLISECOND, SECOND, Options
 from ...raft.effects.handlers import Permanent, Retryable
 from ...raft.effects.policy import ActivationPolicy, RetryPolicy
 from ...raft.ports import Attempt, Guarantee
-from ..sim.observer import Observer
 from ..sim.resource import ResourceSpec
 from ..sim.settings import DiskSettings, NetworkSettings, ResourceSettings
 from ..sim.world import World
@@ -64,7 +63,7 @@ def options_of(settings: Parameters) -> Options:
     )
 
 
-def world_of(plan: Plan, observers: Sequence[Observer]) -> World:
+def world_of(plan: Plan) -> World:
     """Nothing runs in it yet."""
     settings = plan.settings
     return World(
@@ -76,5 +75,4 @@ def world_of(plan: Plan, observers: Sequence[Observer]) -> World:
         disk=DiskSettings(
             segment_bytes=int(settings["segment_kib"]) << 10, start_max_ns=int(settings["start_max_ms"]) * MILLISECOND
         ),
-        observers=observers,
     )
