@@ -138,8 +138,7 @@ class EffectsCoordinator:
         tenure = self._tenure
         if tenure is None:
             return
-        tenure.pump(now)
-        wake_ns = tenure.next_wake_ns()
+        wake_ns = tenure.pump()
         if wake_ns:
             self._arm_wake(wake_ns, self._node_loop.cluster_time_ns())
         if self._when_idle and tenure.idle:

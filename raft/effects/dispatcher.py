@@ -123,26 +123,26 @@ class Dispatcher:
     def idle(self) -> bool:
         return not self._running
 
-    def next_wake_ns(self) -> int:
-        """Cluster time at which a retry becomes due; 0 if none waits."""
-        return 0 if self._suspended else self._queue.next_wake_ns()
-
     # -- dispatching ------------------------------------------------------------------------------
 
-    def pump(self) -> None:
-        """Start as much as the resource's concurrency allows, if this node may act."""
+    def pump(self) -> int:
+        """Start as much as the resource's concurrency allows, if this node may act.
+
+        Cluster time at which a retry becomes due; 0 if none waits.
+        """
         if self._suspended:
-            return
+            return 0
         queue = self._queue
         if queue.is_empty:
-            return  # Most turns of a leader: this is asked in every one of them.
+            return 0  # Most turns of a leader end here, and this is asked in every one of them.
         queue.wake(self._cluster_time_ns())
         others = self._executions.under_way - self._executing
         while queue.has_ready and self._running + others < self._resource.concurrency:
             if not self._authority.valid():
-                return
+                break
             operations = queue.take(min(self._batch_max, self._resource.batch_limit))
             self._start(operations)
+        return queue.next_wake_ns()
 
     def _start(self, operations: list[Operation]) -> None:
         attempts = [

@@ -319,15 +319,11 @@ class Tenure:
 
     # -- acting -----------------------------------------------------------------------------------
 
-    def pump(self, now: int) -> None:
-        for seat in self._seats.values():
-            seat.dispatcher.pump()
-
-    def next_wake_ns(self) -> int:
-        """Cluster time of the next retry; 0 if none waits."""
+    def pump(self) -> int:
+        """Start what may start. Cluster time of the next retry; 0 if none waits."""
         earliest = 0
         for seat in self._seats.values():
-            wake_ns = seat.dispatcher.next_wake_ns()
+            wake_ns = seat.dispatcher.pump()
             if wake_ns and (not earliest or wake_ns < earliest):
                 earliest = wake_ns
         return earliest
