@@ -22,13 +22,26 @@ class PreparingMachine(Protocol):
     def prepare(self, chunks: Iterable[bytes]) -> Any: ...
 
     def adopt(self, prepared: Any) -> None:
-        """Replace the whole state. Short, and does not fail."""
+        """Replace the whole state. Short, and does not fail. It may leave the old one in ``prepared``, whose
+        method ``discard``, if it has one, is called on another thread afterwards."""
+
+
+@runtime_checkable
+class Discardable(Protocol):
+    def discard(self) -> None: ...
 
 
 class PreparedState(NamedTuple):
     """A snapshot's state, read and verified, of all machines."""
 
     by_kind: dict[int, Any]
+
+    def discard(self) -> None:
+        """Free it, or the old state that was exchanged for it. For another thread than the loop's."""
+        while self.by_kind:
+            _, state = self.by_kind.popitem()
+            if isinstance(state, Discardable):
+                state.discard()
 
 
 class Applier:

@@ -168,7 +168,14 @@ class SnapshotKeeper:
 
     def settled(self) -> None:
         """The core has done with a received snapshot what it wants to do with it."""
-        self._prepared = None
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None:
+            # What is left of it is the old state, or the new one that was not wanted.
+            self._run(prepared[1].discard, self._discarded)
+
+    def _discarded(self, result: None, error: BaseException | None) -> None:
+        if error is not None:
+            self._failed(error)
 
     # -- both -------------------------------------------------------------------------------------
 

@@ -46,3 +46,11 @@ class OutboxState:
         self.cluster_time_ns = 0
         self.last_applied = 0
         """Index of the last outbox entry applied; entries of other kinds do not move it."""
+
+    def discard(self) -> None:
+        """Free a state that nobody needs any more, operation by operation: to free all of them in one go would
+        stop every other thread for as long as that takes."""
+        self.by_index.clear()
+        self.pending.clear()
+        while self.operations:
+            self.operations.popitem()

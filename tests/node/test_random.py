@@ -59,7 +59,7 @@ def test_the_lives_are_wild_enough() -> None:
     assert min(seen.values()) > 5, seen
 
 
-@pytest.mark.parametrize("seed", range(3000, 3015))
+@pytest.mark.parametrize("seed", range(3006, 3012))
 def test_a_random_life_of_a_cluster_that_changes(seed: int) -> None:
     Wilder(seed).run()
 

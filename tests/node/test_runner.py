@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -93,6 +93,15 @@ async def test_close_is_bounded() -> None:
     release.set()
 
 
+class Prepared:
+    def __init__(self, state: list[bytes], note: Callable[[str], None]) -> None:
+        self.state = state
+        self._note = note
+
+    def discard(self) -> None:
+        self._note("discard")
+
+
 class Watched:
     """A machine that notes on which thread it is asked for what."""
 
@@ -119,13 +128,13 @@ class Watched:
             if self.gate is not None:
                 self.gate.wait()
 
-    def prepare(self, chunks: Iterable[bytes]) -> list[bytes]:
+    def prepare(self, chunks: Iterable[bytes]) -> Prepared:
         self._note("prepare")
-        return list(chunks)
+        return Prepared(list(chunks), self._note)
 
-    def adopt(self, prepared: list[bytes]) -> None:
+    def adopt(self, prepared: Prepared) -> None:
         self._note("adopt")
-        self.state = prepared
+        self.state = prepared.state
 
     def restore(self, chunks: Iterable[bytes]) -> None:
         raise AssertionError("in one go")
@@ -203,6 +212,10 @@ async def test_s40_only_capturing_and_swapping_in_happen_on_the_loop() -> None:
     taker.keeper.settled()
     with pytest.raises(AssertionError, match="not received"):
         taker.keeper.adopt(snapshot)
+    done = Done()
+    taker.runner.run(lambda: None, done)
+    await done.count(1)
+    assert here not in taker.threads("discard") != set()
     await giver.keeper.close()
     await taker.keeper.close()
 

@@ -41,6 +41,20 @@ def test_dedupe_survives(script: Script) -> None:
     assert (result.replayed, result.operation.result) == (True, b'{"rows":1}')
 
 
+def test_adopting_exchanges_the_states_and_the_old_one_can_be_freed(script: Script) -> None:
+    """Freeing takes as long as the state is large, and need not hold the loop (S40)."""
+    old, new = view(script.machine), OutboxMachine()
+    prepared = new.prepare(new.snapshot())
+    script.machine.adopt(prepared)
+    assert view(script.machine) == view(new)
+    assert view(prepared) == old
+    kept = script.machine.state_hash()
+    prepared.discard()
+    assert not prepared.operations
+    assert not prepared.by_index
+    assert script.machine.state_hash() == kept
+
+
 def test_what_was_captured_does_not_change_while_it_is_drawn(script: Script) -> None:
     """Chunks are drawn off the loop, while the loop goes on applying."""
     before, chunks = view(script.machine), script.machine.snapshot()
