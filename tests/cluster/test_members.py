@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from fencepost.cli.local_cluster import LocalCluster, until
+from fencepost.raft.core.errors import FencepostError, Outcome
 from fencepost.raft.outbox.codec import Command
 from fencepost.transport.client import Client
 
-from .support import FAST, LEDGER, Load, Ran, audit, credit, endless, endpoints, fencepost
+from .support import FAST, LEDGER, Load, Ran, audit, credit, endless, endpoints, fencepost, unfinished
 
 pytestmark = pytest.mark.servers
 
@@ -123,3 +125,47 @@ async def _all_compacted(cluster: LocalCluster) -> None:
         return len(found) == len(cluster.nodes) and all(status["first_index"] > 1 for status in found.values())
 
     await until(look, within_s=20, what="a log that begins behind a snapshot, everywhere")
+
+
+@pytest.mark.prove
+async def test_a_wiped_node_is_refused_under_its_old_name_and_replaced_under_a_new_one_s21_s56(
+    make_cluster: Callable[..., LocalCluster],
+) -> None:
+    cluster = make_cluster()
+    cluster.start()
+    first = await cluster.ready()
+    leader = first["node_id"]
+    wiped, other = (node for node in cluster.nodes if node != leader)
+    async with cluster.client(timeout_s=60) as client:
+        done = await submitted(client, [credit(f"early-{number}") for number in range(50)])
+        await cluster.caught_up(int((await cluster.ready())["commit_index"]))
+        cluster.kill(wiped)
+        shutil.rmtree(cluster.data_path(wiped))
+        cluster.start(wiped)
+
+        async def refused() -> bool:
+            return any("wiped or replaced" in line["reason"] for line in logged(cluster, wiped, "peer_not_reached"))
+
+        await until(refused, within_s=20, what="the reason in the log of the wiped node")
+        assert (await cluster.ready())["term"] == first["term"]
+        # It makes no majority with anybody: what it has forgotten may be what it is asked to vouch for.
+        cluster.kill(other)
+        with pytest.raises(FencepostError) as error:
+            await client.submit(credit("undecided"), timeout_s=3)
+        assert error.value.outcome is not Outcome.REFUSED
+        cluster.start(other)
+        await cluster.ready()
+        # Another node takes its place, and then it may go.
+        address = cluster.prepare("n4")
+        cluster.start("n4")
+        for words in (("add", "n4", address), ("remove", wiped, "--yes")):
+            ran = await command(cluster, "member", *words)
+            assert ran.code == 0, ran.stderr
+        voters = ran.document()["configuration"]["voters"]
+        assert voters == sorted({leader, other, "n4"})
+        await cluster.stop(wiped)
+        done += await submitted(client, [credit("undecided"), credit("last")])
+    await cluster.caught_up(int((await cluster.ready())["commit_index"]), *voters)
+    await cluster.stop()
+    found = audit(cluster, done, voters=voters)
+    assert (found.problems, unfinished(found.machine)) == ([], [])
