@@ -23,7 +23,7 @@ from .stage import Stage
 from .surroundings import world_of
 from .tally import Tally
 
-QUIET_THINK_NS = 10 * SECOND
+QUIET_THINK_NS = 25 * SECOND
 """Between two things that a client wants, on average, once the faults are over."""
 
 

@@ -20,22 +20,24 @@ from .plan import Fault, Plan
 class Scale(NamedTuple):
     """How long runs are."""
 
-    safety_ns: int = 20 * SECOND
+    safety_ns: int = 16 * SECOND
     """On average; evenly from half of it to one and a half."""
-    quiet_ns: int = 330 * SECOND
-    """On average, as ``safety_ns``."""
+    quiet_heartbeats: int = 1500
+    """On average, as ``safety_ns``. Counted in heartbeats, for these are most of what happens then."""
     pace_ns: int = 1100 * MILLISECOND
     """Between two faults, on average."""
 
 
 USUAL = Scale()
-SHORT = Scale(quiet_ns=5 * SECOND)
+SHORT = Scale(quiet_heartbeats=12)
 """For mutants: what shows itself at all does so while faults last or when the cluster must heal."""
 
 HARD_STATE_SHARE = 0.4
 FIVE_SHARE = 0.35
 NODES = (3, 5)
 CLIENTS_MAX = 4
+TIMES_MS = ((100, 1000), (330, 1000), (500, 1500), (500, 1500), (660, 2000), (800, 2400))
+"""Heartbeat and election timeout."""
 
 
 def plan_of(seed: int, scale: Scale = USUAL, *, nodes: int | None = None) -> Plan:
@@ -45,8 +47,8 @@ def plan_of(seed: int, scale: Scale = USUAL, *, nodes: int | None = None) -> Pla
     hard_state = shape.choice(sorted(HARD_STATES)) if shape.random() < HARD_STATE_SHARE else ""
     clients = shape.randint(2, CLIENTS_MAX)
     safety_ns = _around(shape, scale.safety_ns)
-    quiet_ns = _around(shape, scale.quiet_ns)
     settings = _settings(stream(seed, "settings"))
+    quiet_ns = _around(shape, scale.quiet_heartbeats * settings["heartbeat_ms"] * MILLISECOND)
     for needed in HARD_STATES[hard_state].needs if hard_state else ():
         if needed not in settings["resources"].split():
             settings["resources"] += f" {needed}"
@@ -84,12 +86,12 @@ def _subset(random: Random) -> list[str]:
 
 def _settings(random: Random) -> dict[str, Any]:
     """Small limits more often than large ones, so that every one of them is reached."""
-    heartbeat_ms = random.choice((100, 250, 300, 300, 330, 330))
+    heartbeat_ms, election_timeout_ms = random.choice(TIMES_MS)
     snapshots = random.choice((0, 8, 20, 60))
     return {
         "heartbeat_ms": heartbeat_ms,
-        "election_timeout_ms": random.choice((1000, 1000, 1500)),
-        "stall_bound_ms": random.choice((400, 1000)),
+        "election_timeout_ms": election_timeout_ms,
+        "stall_bound_ms": max(heartbeat_ms, random.choice((400, 1000))),
         "snapshot_entries": snapshots,
         "retained_entries": random.choice((0, 5, 40)),
         "chunk_bytes": random.choice((300, 2000, 256 << 10)),
