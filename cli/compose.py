@@ -7,6 +7,8 @@ import gc
 import secrets
 import signal
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import metadata
 from typing import Any
 
@@ -61,7 +63,7 @@ async def run_node(configuration: NodeConfiguration) -> int:
     Settings of the whole process are made here and nowhere else: it is this node's alone.
     Raises ConfigurationError or StorageError when the node cannot even start.
     """
-    node = ComposedNode(configuration)
+    node = ComposedNode(configuration, while_loading=without_collections)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -87,8 +89,15 @@ async def run_node(configuration: NodeConfiguration) -> int:
 class ComposedNode:
     """All parts of one node. ``start`` opens them from the disk outwards, ``close`` the other way round."""
 
-    def __init__(self, configuration: NodeConfiguration) -> None:
+    def __init__(
+        self,
+        configuration: NodeConfiguration,
+        *,
+        while_loading: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        """``while_loading()`` is entered, on another thread, while a snapshot of another node is read in."""
         self.configuration = configuration
+        self._while_loading = while_loading
         self.directory = DataDirectory.open(
             configuration.node.data_dir,
             cluster_id=configuration.cluster.id,
@@ -169,6 +178,7 @@ class ComposedNode:
             runner=ThreadRunner(event_loop, "fencepost-snapshots"),
             loop=self.loop,
             send=self.transport.send,
+            while_loading=self._while_loading,
         )
         self._handover = HandoverCalls(self.loop, event_loop, self.effects, leader_address=self._leader_address)
         self._service = self._make_service(machine)
@@ -275,6 +285,18 @@ def settle_collections() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 10, 1000)
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """While a state is loaded hundreds of thousands of objects are made that all stay. To look for garbage among
+    them stops the loop, measured: for 60 ms at a time, and finds none (S40)."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 async def _bounded(what: str, closing: Any) -> None:

@@ -8,6 +8,7 @@ received one is swapped in, on the loop; encoding, reading, writing, verifying a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Protocol
 
@@ -68,13 +69,16 @@ class SnapshotKeeper:
         runner: BlockingRunner,
         loop: KeeperLoop,
         send: Callable[[str, Message], None],
+        while_loading: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """``send(to, message)`` hands a message to the transport."""
+        """``send(to, message)`` hands a message to the transport. ``while_loading()`` is entered around reading
+        a whole state in, on the runner's thread: whoever owns the process may want to prepare it for that."""
         self._store = store
         self._applier = applier
         self._runner = runner
         self._loop = loop
         self._send = send
+        self._while_loading = while_loading
         self._prepared: tuple[Snapshot, PreparedState] | None = None
         self._closing = False
 
@@ -141,7 +145,8 @@ class SnapshotKeeper:
             return None
         # Published, and the core is not told before the state was read: if it cannot be, because a later
         # version wrote it, the node stops with the log and the state that it had (S55).
-        return self._applier.prepare(self._until_closing(self._store.contents(snapshot)))
+        with self._while_loading():
+            return self._applier.prepare(self._until_closing(self._store.contents(snapshot)))
 
     def _received(self, snapshot: Snapshot, result: Any, error: BaseException | None) -> None:
         now = self._loop.now()

@@ -1,7 +1,7 @@
 """The state at one moment, drawn later and elsewhere while the machine goes on (scenario S19).
 
 Copying every operation would hold the loop for a tenth of a second per hundred thousand of them. So only
-the list of them is copied, and an operation that is about to change is copied then: *copy on write*.
+how many there are is noted, and one that is about to change is copied then: *copy on write*.
 Whoever draws reads an operation first and looks for its copy afterwards. The machine does it the other
 way round, copy first and change then; so a reading that a change has cut through is never used.
 """
@@ -9,6 +9,7 @@ way round, copy first and change then; so a reading that a change has cut throug
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from .operation import Operation
 from .snapshot import Record, encode_state, head_of, record_of
@@ -16,11 +17,12 @@ from .state import OutboxState
 
 
 class _Capture:
-    __slots__ = ("ended", "head", "kept", "last_index", "operations")
+    __slots__ = ("count", "ended", "head", "kept", "last_index", "operations")
 
     def __init__(self, state: OutboxState) -> None:
         self.head = head_of(state)
-        self.operations = list(state.operations.values())
+        self.operations = state.in_order
+        self.count = len(state.in_order)
         self.last_index = state.last_applied
         self.kept: dict[int, Record] = {}
         """By index: operations that have changed since, as they were."""
@@ -28,7 +30,7 @@ class _Capture:
 
     def records(self) -> Iterator[Record]:
         kept = self.kept
-        for operation in self.operations:
+        for operation in islice(self.operations, self.count):
             record = record_of(operation)
             yield kept.get(operation.index, record)
 

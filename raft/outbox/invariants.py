@@ -105,6 +105,8 @@ def _index_violations(state: OutboxState) -> Iterator[str]:
         yield "operations are not in log order, or two share an index"
     if {operation.index: operation for operation in in_order} != state.by_index:
         yield "by_index does not agree with operations"
+    if in_order != state.in_order:
+        yield "in_order does not agree with operations"
     pending: dict[str, list[int]] = {}
     counts: dict[str, dict[OperationState, int]] = {}
     for operation in in_order:

@@ -111,6 +111,7 @@ class OutboxMachine(OutboxState):
         )
         self.operations[operation_id] = operation
         self.by_index[index] = operation
+        self.in_order.append(operation)
         pending = self.pending.get(resource)
         if pending is None:
             pending = self.pending[resource] = {}

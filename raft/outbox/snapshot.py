@@ -189,6 +189,7 @@ def _load_operations(state: OutboxState, chunk: bytes) -> None:
             raise _corrupt(f"operation {operation.operation_id!r} at index {operation.index} stands in it twice")
         state.operations[operation.operation_id] = operation
         state.by_index[operation.index] = operation
+        state.in_order.append(operation)
         counts = state.counts.get(operation.resource)
         if counts is None:
             counts = state.counts[operation.resource] = dict.fromkeys(OperationState, 0)

@@ -35,6 +35,8 @@ class OutboxState:
         self.operations: dict[str, Operation] = {}
         """Every operation, by operation id, in log order."""
         self.by_index: dict[int, Operation] = {}
+        self.in_order: list[Operation] = []
+        """The same once more. It only ever grows at its end, so that a snapshot may read it from another thread."""
         self.pending: dict[str, dict[int, Operation]] = {}
         """By resource, then by index in log order: the operations that are not terminal."""
         self.counts: dict[str, dict[OperationState, int]] = {}
@@ -51,6 +53,7 @@ class OutboxState:
         """Free a state that nobody needs any more, operation by operation: to free all of them in one go would
         stop every other thread for as long as that takes."""
         self.by_index.clear()
+        self.in_order = []  # Another one, for the old one may be being read.
         self.pending.clear()
         while self.operations:
             self.operations.popitem()

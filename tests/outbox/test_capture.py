@@ -72,6 +72,17 @@ def test_s19_restore_and_replay_equal_a_machine_that_never_was_restored() -> Non
     assert restored.state_hash() == walk.machine.state_hash()
 
 
+def test_s19_a_capture_outlives_the_state_that_it_is_of() -> None:
+    walk = Walk(2)
+    for _ in range(STEPS):
+        walk.step()
+    expected, chunks = list(walk.machine.snapshot()), walk.machine.snapshot()
+    prepared = OutboxMachine.prepare(OutboxMachine().snapshot())
+    walk.machine.adopt(prepared)
+    prepared.discard()
+    assert list(chunks) == expected
+
+
 def test_s19_a_reading_that_a_change_cuts_through_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another thread may change an operation when half of its fields have been read."""
     script = Script()

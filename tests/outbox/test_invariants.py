@@ -42,6 +42,7 @@ STATES = {
     "pending forgets one": lambda machine: machine.pending[RESOURCE].popitem(),
     "counts are off": lambda machine: machine.counts[RESOURCE].update({OperationState.DEAD: 1}),
     "index points elsewhere": lambda machine: machine.by_index.update({2: machine.by_index[3]}),
+    "order forgets one": lambda machine: machine.in_order.pop(),
     "stands under another id": lambda machine: machine.operations.update(x=machine.operations.pop("c")),
     "terminal without an end": _set("a", finished_ns=0),
     "success with an error": _set("a", error="why"),
