@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -212,16 +213,15 @@ class NodeQueries:
         limit = max(1, min(int(parameters.get("limit") or 100), LIST_LIMIT_MAX))
         after = int(parameters.get("after_index") or 0)
         found: list[dict[str, Any]] = []
-        next_after = 0
-        scanned = last = 0
-        for index, operation in self._machine.by_index.items():
-            if index <= after:
-                continue
-            if len(found) == limit or scanned == LIST_SCAN_MAX:
+        next_after = last = 0
+        operations = self._machine.in_order
+        start = bisect_right(operations, after, key=lambda each: each.index)
+        for position in range(start, len(operations)):
+            operation = operations[position]
+            if len(found) == limit or position - start == LIST_SCAN_MAX:
                 next_after = last
                 break
-            scanned += 1
-            last = index
+            last = operation.index
             if (
                 (not state or operation.state == state)
                 and (not resource or operation.resource == resource)

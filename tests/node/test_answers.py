@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fencepost.raft.core.options import MILLISECOND, Options
+from fencepost.raft.node import queries
 from fencepost.raft.outbox.codec import PAYLOAD_BYTES_MAX, Command, encode
 from fencepost.raft.outbox.operation import OperationState
 from fencepost.raft.ports import AnswerStatus, SubmitRequest, Wait
@@ -454,6 +455,29 @@ def test_bad_parameters_are_the_callers_error(method: str, parameters: dict[str,
         else:
             assert world.connection.errors[request].code == code
         assert not leader.loop.failed.done()
+
+
+def test_commands_are_listed_page_by_page_in_log_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queries, "LIST_SCAN_MAX", 7)
+    with World(ResourceSpec("one"), ResourceSpec("two"), seed=25) as world:
+        leader = world.active_leader()
+        for number in range(25):
+            world.done(leader, f"op{number}", resource=("one", "two")[number % 2])
+        cases: list[tuple[dict[str, Any], range]] = [
+            ({}, range(25)),
+            ({"resource": "two"}, range(1, 25, 2)),
+            ({"state": "dead"}, range(0)),
+        ]
+        for filters, expected in cases:
+            found: list[str] = []
+            after = pages = 0
+            while pages == 0 or after:
+                page = world.reply(leader, "command.list", limit=5, after_index=after, **filters)
+                assert len(page["commands"]) <= 5
+                found += [each["id"] for each in page["commands"]]
+                after, pages = page["next_after"], pages + 1
+            assert found == [f"op{number}" for number in expected]
+            assert pages >= 4
 
 
 def test_s29_s30_only_who_knows_says_that_there_is_no_such_command() -> None:

@@ -216,6 +216,41 @@ def test_s12_a_disk_that_fails_under_a_snapshot_ends_the_node() -> None:
         world.done(world.active_leader(other_than=leader.name), "op1")
 
 
+class Broken(RuntimeError):
+    pass
+
+
+def _raise(*_: object, **__: object) -> object:
+    raise Broken
+
+
+@pytest.mark.parametrize("where", ["capture", "write", "taken", "read", "store", "prepare", "adopt", "observer"])
+def test_s41_whatever_raises_in_the_work_with_snapshots_ends_the_node_loudly(where: str) -> None:
+    with World(seed=14, options=SMALL) as world:
+        leader, follower = left_behind(world)
+        giving: dict[str, tuple[object, str]] = {
+            "capture": (leader.applier, "capture"),
+            "write": (leader.store, "write"),
+            "taken": (leader.loop.snapshots, "_taken"),
+            "read": (leader.store, "read"),
+        }
+        taking: dict[str, tuple[object, str]] = {
+            "store": (follower.store, "store_chunk"),
+            "prepare": (follower.applier, "prepare"),
+            "adopt": (follower.applier, "adopt"),
+            "observer": (follower.service, "restored"),
+        }
+        victim = leader if where in giving else follower
+        part, name = (giving | taking)[where]
+        setattr(part, name, _raise)
+        world.heal()
+        if victim is leader and where != "read":
+            world.submit(leader, *[f"more{number}" for number in range(30)], wait=Wait.COMMITTED)
+        world.until(victim.loop.failed.done, what="failure")
+        assert isinstance(victim.loop.failed.result(), Broken)
+        assert not victim.loop.holds_lease()
+
+
 def test_s11_without_room_for_a_snapshot_the_node_serves_on_and_tries_again() -> None:
     with World(seed=8, options=SMALL) as world:
         leader = world.active_leader()
