@@ -64,7 +64,7 @@ class Changes(Faults):
         self._ask(leader, *changes, transition=transition, unchecked=self.random.random() < 0.7)
 
     def leave(self) -> None:
-        if found := self._leader():
+        if (found := self._leader()) and (found[1].is_joint or self.random.random() < 0.1):
             self._ask(found[0])
 
     def _leader(self) -> tuple[str, Configuration] | None:
@@ -72,13 +72,14 @@ class Changes(Faults):
         return (leader, self.world.raft(leader).configuration) if leader in self.running() else None
 
     def _outsider(self, configuration: Configuration) -> str | None:
-        """A node that was never a member as far as ``configuration`` tells, started for that if need be."""
+        """A node that was never a member as far as ``configuration`` tells, started for that if need be; now
+        and then one that was removed, which is to be refused."""
         world = self.world
         if len(world.nodes) < NODES_MAX and self.random.random() < 0.5:
             name = f"n{len(world.nodes) + 1}"
             world.add(name)
             return name
-        known = {*configuration.members, *configuration.retired}
+        known = {*configuration.members, *(configuration.retired if self.random.random() < 0.9 else ())}
         return self.any([name for name in world.nodes if name not in known])
 
     def _ask(

@@ -51,7 +51,7 @@ LATE = LOSSY._replace(loss=0.02, late=0.05)
 SLOW_DISK = DiskTimes(1 * MILLISECOND, 40 * MILLISECOND, grouped=0.5)
 POOR_SNAPSHOTS = SnapshotTimes(1 * MILLISECOND, 25 * MILLISECOND, failed=0.1, damaged=0.2)
 
-MEMBERS = ("add", "add", "promote", "promote", "demote", "remove", "replace", "replace", "leave")
+MEMBERS = ("add", "promote", "promote", "demote", "remove", "replace", "replace", "replace", "leave", "leave")
 TROUBLE = ("isolate_leader", "heal", "heal", "crash", "restart", "restart")
 
 PROFILES = (
@@ -80,9 +80,16 @@ PROFILES = (
         disk_times=SLOW_DISK,
         pace=80 * MILLISECOND,
     ),
-    Profile("members", TROUBLE, network=LOSSY, pace=300 * MILLISECOND, asks=MEMBERS),
     Profile(
-        "members that freeze", ("pause_leader", "step_down", "partition", "heal"), network=LATE, asks=MEMBERS, nodes=4
+        "members", TROUBLE, network=LOSSY._replace(delay_max=10 * MILLISECOND), pace=300 * MILLISECOND, asks=MEMBERS
+    ),
+    Profile(
+        "members that freeze",
+        ("pause_leader", "step_down", "partition", "heal"),
+        network=LATE,
+        asks=MEMBERS,
+        nodes=4,
+        pace=300 * MILLISECOND,
     ),
     Profile(
         "transfers",
@@ -116,10 +123,19 @@ PROFILES = (
         reads=True,
     ),
     Profile(
+        "reads without check-quorum",
+        ("partition", "one_way", "isolate_leader", "heal", "heal", "step_down", "pause_leader", "crash", "restart"),
+        network=LATE,
+        options=replace(OPTIONS, check_quorum=False),
+        asks=("transfer",),
+        ask_pace=300 * MILLISECOND,
+        reads=True,
+    ),
+    Profile(
         "leases",
         (
-            *("partition", "one_way", "isolate_leader", "heal", "heal", "step_down", "pause_leader"),
-            *("crash", "crash_leader", "restart", "restart", "campaign"),
+            *("partition", "one_way", "isolate_leader", "heal", "heal", "step_down", "campaign"),
+            *("pause_leader", "pause_leader", "crash", "crash_leader", "restart", "restart"),
         ),
         network=Network(1 * MILLISECOND, 10 * MILLISECOND),
         options=LEASES,
@@ -138,7 +154,7 @@ PROFILES = (
         network=LATE,
         disk_times=DiskTimes(1 * MILLISECOND, 15 * MILLISECOND),
         snapshot_times=POOR_SNAPSHOTS,
-        pace=120 * MILLISECOND,
+        pace=200 * MILLISECOND,
         asks=("transfer", *MEMBERS),
         options=EVERYTHING,
         reads=True,

@@ -51,7 +51,8 @@ class Reads:
 
     def check_kept(self, name: str, raft: RaftState) -> None:
         """Nobody waits for an answer that will not come (S44)."""
-        kept = {request_id for read in raft.pending_reads for request_id in read.request_ids}
+        leads = raft.role is Role.LEADER
+        kept = {request_id for read in raft.pending_reads for request_id in read.request_ids if leads}
         kept |= {request_id for read in raft.forwarded_reads.values() for request_id in read.request_ids}
         waiting = {request_id for request_id, asked in self.asked.items() if asked.name == name}
         if waiting != kept:

@@ -29,6 +29,10 @@ class Snapshotting(Processes):
     def __init__(self, voters: tuple[str, ...], seed: int, options: Options) -> None:
         super().__init__(voters, seed, options)
         self.snapshot_times = SnapshotTimes()
+        self.taken = 0
+        """Snapshots that nodes have taken of their own, and below those that they got and that were spoilt."""
+        self.installed = 0
+        self.damaged = 0
 
     def send(self, node: Node, send: Send) -> None:
         """Transmit it once the write that it waits for is durable."""
@@ -75,6 +79,7 @@ class Snapshotting(Processes):
 
     def _published(self, node: Node, whole: Snapshot, contents: bytes) -> Event:
         node.snapshots.publish(whole, contents, keep=self.random.randint(1, 2))
+        self.taken += 1
         return SnapshotTaken(node.clock(self.now), whole)
 
     # -- another's --------------------------------------------------------------------------------
@@ -93,6 +98,7 @@ class Snapshotting(Processes):
         node.snapshots.store(chunk.snapshot, chunk.offset, chunk.data)
         contents = node.snapshots.take_partial(chunk.snapshot)
         if contents is None or self.random.random() < self.snapshot_times.damaged:
+            self.damaged += 1
             return SnapshotUnusable(node.clock(self.now), chunk.snapshot)
         node.snapshots.publishing = (chunk.snapshot, contents)
         self._in_turn(node, lambda: self._received(node, chunk.snapshot, contents))
@@ -119,4 +125,5 @@ class Snapshotting(Processes):
         if contents is None:
             raise AssertionError(f"{node.name} is to have the state of {snapshot}, which is not on its disk")
         node.machine.restore(contents)
+        self.installed += 1
         self.checks.check_label(node.name, snapshot, node.machine)

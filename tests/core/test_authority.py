@@ -114,11 +114,12 @@ MESSAGES: dict[str, Message] = {
 
 @pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES.keys())
 def test_s30_message_that_does_not_help_renews_nobody_and_the_timer_ends_it(message: Message) -> None:
-    lone = leader(options=Options(append_bytes_max=1))
+    lone = leader(options=Options(append_bytes_max=1, in_flight_max=1))
     for data in (b"x", b"y", b"z"):
         lone.propose(data)
     lone.settle()
-    lone.read(7)
+    if not isinstance(message, ReadIndex):  # The first read is what asks for heartbeats.
+        lone.read(7)
     lone.take()
     cut_off(lone)
     lone.receive("n3", message)

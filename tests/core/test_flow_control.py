@@ -72,7 +72,8 @@ def test_a_snapshot_ends_with_a_match_at_or_behind_its_end_and_no_earlier() -> N
 def test_a_refusal_during_a_snapshot_is_late() -> None:
     progress = replicating()
     progress.become_snapshot(label(10, 1))
-    assert not progress.refused(8, 0)
+    for rejected in (8, 10, 11):
+        assert not progress.refused(rejected, 0)
     assert (progress.state, progress.next_index) == (SNAPSHOT, 11)
 
 

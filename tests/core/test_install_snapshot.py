@@ -373,12 +373,14 @@ def test_s15_log_that_has_the_snapshots_last_entry_keeps_what_follows() -> None:
 def test_s15_entries_on_their_way_to_the_disk_are_not_taken_for_what_replaced_them() -> None:
     """Writes from before the snapshot complete after it (S18)."""
     lone = behind()
-    lone.append(3, (0, 0), entries(*[1] * 4))
+    lone.append(3, (0, 0), entries(*[1] * 15))
     part(lone, 0, b"0123456789")
     received(lone)
     lone.append(3, (10, 3), entries(3, start=11))
-    lone.durable(2)
+    lone.durable(1)
     assert lone.raft.durable_index == 10
+    assert lone.append(3, (11, 3)) == [AppendEntriesResponse(3, True, 10, 0, 0, 7)]
+    lone.durable(1)
     assert lone.durable(1) == [AppendEntriesResponse(3, True, 11, 0, 0, 7)]
 
 

@@ -340,17 +340,18 @@ def test_s28_voter_that_never_starts_costs_no_quorum() -> None:
 
 
 def test_s28_learner_that_lags_is_promoted_once_it_has_caught_up() -> None:
-    world = World(THREE, seed=1, options=replace(QUICK, promotion_lag_max=3))
+    world = World(THREE, seed=1, options=replace(QUICK, promotion_lag_max=3, append_bytes_max=1, in_flight_max=1))
     world.elect("n1")
     for number in range(20):
         commit(world, "n1", world.propose("n1", b"%d" % number))
     commit(world, "n1", world.change("n1", Change(LEARNER, "n4")))
     world.add("n4")
-    world.cut("n4", "n1")
-    world.run_for(TIMEOUT)
-    assert world.change("n1", Change(VOTER, "n4"))[0] == "NOT_CAUGHT_UP"
-    world.heal()
-    world.run_for(2 * TIMEOUT)
+    world.run_until(lambda: world.raft("n4").log.last_index > 5, within=TIMEOUT, what="n4 has begun to catch up")
+    refused = world.change("n1", Change(VOTER, "n4"))
+    assert refused[0] == "NOT_CAUGHT_UP"
+    assert isinstance(refused, Refused)
+    assert refused.detail.endswith("at most 3 is allowed")
+    world.run_for(5 * TIMEOUT)
     commit(world, "n1", world.change("n1", Change(VOTER, "n4")))
     assert world.raft("n4").log.last_index >= 22
 

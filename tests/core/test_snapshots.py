@@ -254,7 +254,7 @@ def test_cluster_time_goes_on_from_a_snapshot_behind_which_there_is_nothing() ->
 
 
 @pytest.mark.parametrize("terms", [(1,) * 4, (1,) * 8])
-def test_s15_snapshot_that_was_published_before_the_log_was_told_replaces_it_at_the_start(
+def test_s15_snapshot_that_the_log_was_not_told_of_replaces_it_at_the_start(
     terms: tuple[int, ...],
 ) -> None:
     """The power went in between: the log is too short, or conflicts at the snapshot's last index."""
