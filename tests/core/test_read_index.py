@@ -219,7 +219,7 @@ def test_s44_everything_that_waits_for_a_leader_ends_with_its_office(how: str) -
     assert lone.raft.log.last_index == 7
 
 
-def test_s44_ten_thousand_step_downs_leave_nothing_behind() -> None:
+def test_s44_a_thousand_step_downs_leave_nothing_behind() -> None:
     lone = Lone(term=1)
     for number in range(1000):
         lone.become_leader()
