@@ -25,8 +25,8 @@ def runs(place: int) -> list[Chaos]:
 
 
 @pytest.mark.parametrize("place", PLACES, ids=[profile.name for profile in PROFILES])
-def test_every_profile_recovers_does_work_and_forces_elections(place: int) -> None:
-    """A world in which nothing happens would find nothing."""
+def test_seeds(place: int) -> None:
+    """Every profile recovers; and it does work and forces elections: where nothing happens, nothing is found."""
     profile = PROFILES[place]
     assert all(chaos.profile is profile for chaos in runs(place))
     assert sum(len(chaos.world.checks.committed) for chaos in runs(place)) > 100
