@@ -47,8 +47,8 @@ COMMANDS = [pytest.param(path, id=" ".join(path) or "fencepost") for path, _ in 
 SPECIFIED = {
     "cluster init", "cluster transfer-leader", "cluster step-down", "node start", "node check-config", "member list",
     "member config", "member add", "member promote", "member remove", "status", "submit", "command list",
-    "command show", "command watch", "resource fences", "wait", "jepsen check", "jepsen replay", "jepsen run", "explain",
-    "completion",
+    "command show", "command watch", "resource fences", "wait", "jepsen check", "jepsen replay", "jepsen run",
+    "explain", "completion",
 }  # fmt: skip
 
 
