@@ -13,7 +13,7 @@ ALLOWED: dict[str, str] = {
     "tests/waiting.py::eventually": "the one place that polls: other processes give no event to wait for",
     "tests/waiting.py::eventually_async": "the same inside a loop",
     "tests/sim/test_loop.py::work": "on virtual time: that the loop can sleep is what is tested",
-    "tests/sim/test_loop.py::other": "the same",
+    "tests/sim/test_loop.py::other": "the same, by the other task of that test",
     "tests/cluster/test_big_snapshot.py::watch": "looks again and again, to measure gaps; nobody waits by it",
     "tests/node/process.py::_travel": "the resource of the test is as slow as the test says; nobody waits by it",
 }
