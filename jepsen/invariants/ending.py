@@ -24,10 +24,10 @@ from ..checkers import (
     settle,
     violations,
 )
-from ..sim.jobs import Fate
+from ..sim.jobs import Fate, Job
 from ..sim.node import CLUSTER_ID, DATA_DIRECTORY, SimNode
 from ..sim.resource import OutsideResource
-from .histories import History, is_list, of_fence, of_log, of_registers, repeated
+from .histories import History, Past, is_list, of_fence, of_log, of_nobody, of_registers, repeated
 from .image import LogImage
 from .observed import ObservedNode
 from .properties import Properties, properties_of
@@ -162,15 +162,25 @@ def _check_clients(properties: Properties) -> None:
         raise PropertyViolated(
             "history", f"proposals that stand in the log more than once, and at which indexes: {twice}"
         )
-    _check_against_log(of_log(jobs, ledger.first_index, ledger.committed))
+    _check_asked_for(properties, jobs)
+    _check_against_log(of_log(jobs, ledger.first_index, ledger.committed, ledger.adopted_to))
+    past = Past(ledger.adopted_to, properties.reference.values_at(ledger.adopted_to))
     values = properties.reference.at_end().registers.values
-    history = of_registers(jobs, ledger.committed, values, ledger.now_ns)
+    history = of_registers(jobs, ledger.committed, values, ledger.now_ns, past)
     _check_against_log(history)
     keys: dict[int | str, list[Operation]] = {}
     for operation in settle(history.operations, history.committed):
         keys.setdefault(operation.key, []).append(operation)
     for operations in keys.values():
         _judge(operations, Append(list) if is_list(operations) else Register())
+
+
+def _check_asked_for(properties: Properties, jobs: list[Job]) -> None:
+    """What stands in the log has been asked for; but not what leaders of before the world have appended."""
+    ledger = properties.ledger
+    for entry in of_nobody(jobs, ledger.slice(ledger.adopted_to + 1, ledger.last_index)):
+        if entry.term in ledger.leaderships:
+            raise PropertyViolated("history", f"nobody has asked for {entry}")
 
 
 def _check_against_log(history: History) -> None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from ...raft.core.entry import Entry, EntryKind
 from ...raft.core.errors import StaleLeader
 from ...raft.effects.resources.memory import MemoryStore
+from ...raft.outbox.codec import SUBMIT
 from ...raft.ports import AttemptStatus
 from ..checkers import Answer, ApplyValue, CasValue, Operation, Status
 from ..sim.jobs import Fate, Job, Kind
@@ -39,12 +40,26 @@ def _return(job: Job) -> int | None:
 # -- registers and lists --------------------------------------------------------------------------------
 
 
-def of_registers(jobs: Iterable[Job], committed: Iterable[Entry], values: Mapping[str, Any], now_ns: int) -> History:
+class Past(NamedTuple):
+    """What there was before the first of these clients asked for anything."""
+
+    adopted_to: int = 0
+    """Entries up to this were committed."""
+    values: Mapping[str, Any] = {}
+    """Registers and lists after them."""
+
+
+NO_PAST = Past()
+
+
+def of_registers(
+    jobs: Iterable[Job], committed: Iterable[Entry], values: Mapping[str, Any], now_ns: int, past: Past = NO_PAST
+) -> History:
     """What was written to and read from registers and lists; with a read of each in the end, ``values``."""
+    jobs, committed = list(jobs), [entry for entry in committed if entry.index > past.adopted_to]
     stands = _positions(committed, EntryKind.EMBEDDED)
     history = History([], {})
     asked: dict[bytes, int] = {}
-    jobs = list(jobs)
     for job in jobs:
         asked[job.data] = asked.get(job.data, 0) + 1
     keys: dict[str, None] = {}
@@ -57,8 +72,26 @@ def of_registers(jobs: Iterable[Job], committed: Iterable[Entry], values: Mappin
         if job.kind is Kind.PROPOSE and asked[job.data] == 1:
             places = stands.get(job.data, ())
             history.committed[operation.process, operation.key, operation.invoke] = places[0] if places else None
-    history.operations.extend(Operation("the end", "read", key, None, values.get(key), now_ns, now_ns) for key in keys)
+    for key in keys:
+        if past.values.get(key) is not None:
+            history.operations.append(Operation("before", "write", key, past.values[key], None, -2, -1))
+        history.operations.append(Operation("the end", "read", key, None, values.get(key), now_ns, now_ns))
+    for entry in of_nobody(jobs, committed):
+        operation = _asked_for(f"entry {entry.index}", entry.data, None, 0, None, Status.INFO)
+        if operation is not None and operation.key in keys:
+            history.operations.append(operation)
+            history.committed[operation.process, operation.key, operation.invoke] = entry.index
     return history
+
+
+def of_nobody(jobs: Iterable[Job], committed: Iterable[Entry]) -> list[Entry]:
+    """Commands and proposals in the log that none of these clients has asked for."""
+    asked = {job.data: None for job in jobs}
+    return [entry for entry in committed if _is_clients(entry) and entry.data not in asked]
+
+
+def _is_clients(entry: Entry) -> bool:
+    return entry.kind == EntryKind.EMBEDDED or (entry.kind == EntryKind.OUTBOX and entry.data[1:2] == bytes((SUBMIT,)))
 
 
 def repeated(jobs: Iterable[Job], committed: Iterable[Entry]) -> dict[str, tuple[int, ...]]:
@@ -89,16 +122,23 @@ def _operation(job: Job) -> Operation | None:
         return Operation(job.client, "read", key, None, job.value, job.begun_ns, _return(job))
     if job.kind is not Kind.PROPOSE:
         return None
+    return _asked_for(job.client, job.data, job.value, job.begun_ns, _return(job), status)
+
+
+def _asked_for(
+    process: str, data: bytes, value: Any, invoke: int, return_: int | None, status: Status
+) -> Operation | None:
+    """The operation of a proposal; None if it is none on a register or a list."""
     try:
-        asked = json.loads(job.data)
+        asked = json.loads(data)
     except ValueError:
         return None
     match asked:
-        case [("write" | "append") as what, str(key), value]:
-            return Operation(job.client, what, key, value, None, job.begun_ns, _return(job), status)
-        case ["cas", str(key), expected, value]:
-            out = job.value if status is Status.OK else None
-            return Operation(job.client, "cas", key, CasValue(expected, value), out, job.begun_ns, _return(job), status)
+        case [("write" | "append") as what, str(key), written]:
+            return Operation(process, what, key, written, None, invoke, return_, status)
+        case ["cas", str(key), expected, written]:
+            out = value if status is Status.OK else None
+            return Operation(process, "cas", key, CasValue(expected, written), out, invoke, return_, status)
     return None
 
 
@@ -110,8 +150,11 @@ def is_list(operations: Iterable[Operation]) -> bool:
 # -- the log --------------------------------------------------------------------------------------------
 
 
-def of_log(jobs: Iterable[Job], first_index: Mapping[str, int], committed: Iterable[Entry]) -> History:
-    """Everything that was to go into the log, as appends to one list, and where it stands."""
+def of_log(
+    jobs: Iterable[Job], first_index: Mapping[str, int], committed: Iterable[Entry], adopted_to: int = 0
+) -> History:
+    """Everything that was to go into the log, as appends to one list, and where it stands. What was in it before,
+    up to ``adopted_to``, is left out."""
     stands = _positions(committed, EntryKind.EMBEDDED)
     history = History([], {})
     names: dict[bytes, None] = {}
@@ -119,10 +162,12 @@ def of_log(jobs: Iterable[Job], first_index: Mapping[str, int], committed: Itera
         if job.kind not in (Kind.SUBMIT, Kind.PROPOSE) or job.data in names:
             continue
         names[job.data] = None
-        operation = Operation(job.client, "append", LOG, job.name, None, job.begun_ns, _return(job), _status(job))
-        history.operations.append(operation)
         places = stands.get(job.data, ())
         index = first_index.get(job.name) if job.kind is Kind.SUBMIT else (places[0] if places else None)
+        if index is not None and index <= adopted_to:
+            continue
+        operation = Operation(job.client, "append", LOG, job.name, None, job.begun_ns, _return(job), _status(job))
+        history.operations.append(operation)
         history.committed[operation.process, operation.key, operation.invoke] = index
     return history
 

@@ -33,6 +33,8 @@ class Ledger:
         self.base = 0
         """Entries up to this were committed before anybody looked, and are not known one by one."""
         self.base_term = 0
+        self.adopted_to = 0
+        """Entries up to this were committed before the world began: its disks had a history."""
         self.committed: list[Entry] = []
         """Every other committed entry, as the first node to commit it saw it."""
         self.committed_in: list[int] = []

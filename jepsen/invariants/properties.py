@@ -162,6 +162,7 @@ class Properties(Observer):
         entries = image.slice(ledger.last_index + 1, raft.commit_index)
         if entries:
             ledger.extend(entries, entries[-1].term)
+        ledger.adopted_to = ledger.last_index
 
     def node_ended(self, node: SimNode, why: str) -> None:
         seen = self._nodes[node.name]

@@ -8,7 +8,7 @@ moment that it has passed, a second one replays from the beginning.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...raft.core.entry import EntryKind
 from ...raft.node.applier import Applier
@@ -77,6 +77,10 @@ class Reference:
         """The state after everything that is committed."""
         self._advance(self._front, self._ledger.last_index)
         return self._front
+
+    def values_at(self, index: int) -> dict[str, Any]:
+        """Registers and lists after ``index``, which must not be before :attr:`start_index`."""
+        return dict(self._at(max(index, self._start_index)).registers.values)
 
     def hash_at(self, index: int) -> bytes | None:
         """The hash of the state after ``index``; None where that cannot be replayed."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.jepsen.invariants import PropertyViolated, final_scan, properties_of
+from fencepost.jepsen.invariants import PropertyViolated, all_properties, final_scan, properties_of
 from fencepost.jepsen.invariants.histories import is_list, of_fence, of_log, of_registers, repeated
 from fencepost.jepsen.sim.jobs import Fate, Kind
 from fencepost.jepsen.sim.load import Load, LoadSettings
@@ -18,7 +18,7 @@ from fencepost.raft.core.entry import HardState
 from fencepost.raft.core.options import Options
 from fencepost.raft.core.token import FencingToken
 
-from .scene import MILLISECOND, SECOND, Scene, scene
+from .scene import MILLISECOND, RESOURCES, SECOND, Scene, scene
 
 
 def test_a_run_with_faults_ends_well() -> None:
@@ -94,6 +94,10 @@ def do_it_twice(it: Scene) -> None:
     it.properties._hooks["finished"].clear()
 
 
+def forget_who_asked(it: Scene) -> None:
+    it.properties.jobs.pop(next(job for job in it.properties.jobs if job.kind is Kind.PROPOSE))
+
+
 def let_a_lower_token_in(it: Scene) -> None:
     resource = it.world.resources["ledger"]
     call = it.call("claim")
@@ -115,6 +119,7 @@ def let_a_lower_token_in(it: Scene) -> None:
         (read_the_past, "history: the verdict on 3 operations is illegal"),
         (deny_what_is_in_the_log, "history: refused for certain, and in the log"),
         (do_it_twice, "history: proposals that stand in the log more than once.*first write"),
+        (forget_who_asked, "history: nobody has asked for Entry.*write"),
         (let_a_lower_token_in, "history: resource ledger: .*"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
@@ -137,8 +142,43 @@ def test_a_property_that_speaks_in_the_end_is_heard() -> None:
 
 
 def test_properties_have_to_be_there_from_the_beginning() -> None:
-    with World(1, 1) as world, pytest.raises(AssertionError, match="no properties look at this world"):
-        properties_of(world)
+    with World(1, 1) as world:
+        with pytest.raises(AssertionError, match="no properties look at this world"):
+            properties_of(world)
+        world.start_all()
+        world.elect()
+        with pytest.raises(AssertionError, match="from its beginning on"):
+            all_properties(world)
+
+
+@pytest.mark.parametrize("snapshot_entries", [0, 6])
+def test_a_world_may_begin_with_a_history(snapshot_entries: int) -> None:
+    """What the disks call committed is, and what resources hold was done; from there on everything is looked at."""
+    options = Options(snapshot_entries=snapshot_entries, retained_entries=0)
+    with scene(options=options) as it:
+        disks = {name: host.disk.copy() for name, host in it.world.hosts.items()}
+        stores = {name: resource.backup() for name, resource in it.world.resources.items()}
+        last_index = it.ledger.last_index
+    with World(2, 3, options=options, resources=RESOURCES) as world:
+        for name, host in world.hosts.items():
+            host.disk.restore(disks[name])
+        for name, resource in world.resources.items():
+            resource.restore(stores[name])
+            resource.events.clear()
+        all_properties(world)
+        world.start_all()
+        later = Scene(world, properties_of(world))
+        assert list(later.ledger.leaderships) == [2]
+        for name in world.resources:
+            later.submit(f"second at {name}", resource=name, lane="lane")
+        assert later.submit("first at ledger", lane="lane", payload=b"[1]").final.replayed
+        read = world.client().read("r")
+        world.run_until(lambda: read.done and world.settled())
+        assert read.value == 1
+        assert later.ledger.last_index > last_index
+        assert later.ledger.adopted_to >= last_index - 1
+        assert (later.properties.reference.start_index > 0) is bool(snapshot_entries)
+        final_scan(world)
 
 
 # -- histories ------------------------------------------------------------------------------------------
