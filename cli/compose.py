@@ -257,6 +257,9 @@ class ComposedNode:
             client=self._listener.address,
             created=self.directory.created,
         )
+        if not self.loop.raft.configuration.members:
+            word = f"fencepost member add {self.directory.node_id} {self.configuration.node.peer}"
+            _LOG.info("waits to be added to its cluster", next_step=word)
 
     async def drain(self) -> None:
         """The first part of a planned stop: take nothing new in, finish what is under way, hand leadership over.

@@ -119,8 +119,9 @@ _CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "NOT_CAUGHT_UP": (
         "the node cannot be made a voter yet",
-        """Nothing was changed. A voter that lacks the log, or is not there, would cost the cluster its majority.
-        The message says how far behind it is and when it was last heard of. Start it, wait, and repeat.""",
+        """A voter that lacks the log, or is not there, would cost the cluster its majority, so the node stays what
+        it was: a learner. The message says how far behind it is and when it was last heard of. Start it, wait, and
+        `fencepost member promote NODE`. For a removal: too few of the voters that would be left were heard of.""",
     ),
     "TRANSFER_REFUSED": (
         "leadership was not handed over",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...raft.core.errors import FencepostError, NotCaughtUp
+from ...raft.core.errors import FencepostError, NotCaughtUp, OutcomeUnknown
 from ..app import FencepostCommand, Session, UsageProblem, current_session, run_async
 from ..output import Column, HalfDone
 from ..settings import parse_address, parse_name
@@ -279,7 +279,12 @@ async def change(client: Client, method: str, parameters: Mapping[str, Any], dea
     it did not come to it arrives. Raises what it answers, NoLeader, NoEndpoint or OutcomeUnknown."""
     left_s = max(deadline - time.monotonic(), 0.1)
     asked = {**parameters, "timeout_s": left_s * 0.9}
-    return dict(await client.call(method, asked, leader=True, timeout_s=left_s, idempotent=False))
+    try:
+        return dict(await client.call(method, asked, leader=True, timeout_s=left_s, idempotent=False))
+    except OutcomeUnknown as error:
+        if method.startswith("member."):
+            error.next_step = "fencepost member list"
+        raise
 
 
 def show_change(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -108,13 +108,17 @@ def check_config(path: Path, overrides: tuple[str, ...]) -> None:
         render.warning(warning)
     body = _describe(configuration)
     columns = [
-        Column.of("cluster"), Column.of("node"), Column.of("voters"), Column.of("peer"), Column.of("client"),
+        Column.of("cluster"), Column.of("node"), Column("voters", _voters), Column.of("peer"), Column.of("client"),
         Column.of("data_dir"), Column.of("heartbeat"), Column.of("election_timeout"), Column.of("resources"),
         Column.of("definitions_digest"),
     ]  # fmt: skip
     if render.format == "table":
         render.line(f"{path}: ok")
     render.show("NodeConfiguration", body, columns)
+
+
+def _voters(row: Mapping[str, Any]) -> str:
+    return "none: it waits to be added to its cluster" if row["join"] else " ".join(row["voters"])
 
 
 async def _check_directory(configuration: NodeConfiguration) -> list[str]:
@@ -149,6 +153,7 @@ def _describe(configuration: NodeConfiguration) -> dict[str, Any]:
         "cluster": configuration.cluster.id,
         "node": configuration.node.id,
         "voters": list(configuration.voters),
+        "join": configuration.cluster.join,
         "peer": configuration.node.peer,
         "client": configuration.node.client,
         "data_dir": str(configuration.node.data_dir),

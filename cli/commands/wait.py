@@ -125,7 +125,8 @@ async def _ready(client: Client) -> tuple[bool, str]:
 
 async def _applied(client: Client, index: int) -> tuple[bool, str]:
     body, _ = await _status(client)
-    applied = {row["node"]: row["applied"] for row in body["nodes"] if row["reachable"]}
+    members = [row for row in body["nodes"] if row["reachable"] and row["part"] in (None, "learner")]
+    applied = {row["node"]: row["applied"] for row in members}
     return min(applied.values()) >= index, "applied " + ", ".join(f"{node}:{at}" for node, at in applied.items())
 
 

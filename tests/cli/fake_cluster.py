@@ -103,7 +103,7 @@ class FakeNode:
             "leader_client_address": cluster.addresses.get(cluster.leader, ""),
             "commit_index": cluster.index,
             "last_index": cluster.index,
-            "applied_index": cluster.index,
+            "applied_index": cluster.lagging.get(self.node_id, cluster.index),
             "voters": list(cluster.members.configuration.voters),
             "outgoing": list(cluster.members.configuration.outgoing),
             "learners": list(cluster.members.configuration.learners),
@@ -189,6 +189,8 @@ class FakeCluster:
         self.trouble = ""
         self.index = 1
         self.snapshot_index = 0
+        self.lagging: dict[str, int] = {}
+        """What nodes have applied that have not applied everything."""
         self.links: dict[str, dict[str, Any]] = {}
         """What the leader says of its links to its peers."""
         self._loop = asyncio.new_event_loop()

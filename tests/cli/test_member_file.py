@@ -45,6 +45,9 @@ def test_the_file_is_that_of_the_other_node_but_for_what_is_its_own(cluster: Fak
     assert result.stderr == ""
     found = load(path)
     assert (found.cluster.id, found.cluster.join, found.voters) == ("c1", True, ())
+    assert (
+        "voters              none: it waits to be added to its cluster" in run("node", "check-config", str(path)).stdout
+    )
     assert (found.node.id, found.node.peer, found.node.client) == ("n4", "127.0.0.1:7004", "127.0.0.1:7104")
     assert found.node.data_dir == tmp_path / "n4"
     assert (found.raft, found.resources) == (other.raft, other.resources)

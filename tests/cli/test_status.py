@@ -204,6 +204,17 @@ def test_wait_for_leader_ready_and_applied(cluster: FakeCluster) -> None:
     assert "applied=2 did not hold in time; applied n1:1, n2:1, n3:1" in result.stderr
 
 
+def test_wait_for_applied_does_not_wait_for_whoever_was_removed(cluster: FakeCluster) -> None:
+    cluster.do(lambda: setattr(cluster, "index", 9))
+    cluster.members.configuration = Configuration(("n1", "n2"), learners=("n3",))
+    cluster.lagging["n3"] = 3
+    wait = ("wait", "--for", "applied=9", "--endpoints", cluster.endpoints, "--timeout", "300ms")
+    result = run(*wait)
+    assert (result.exit_code, "applied n1:9, n2:9, n3:3" in result.stderr) == (8, True), "a learner counts"
+    cluster.members.configuration = Configuration(("n1", "n2"), retired=("n3",))
+    assert run_json(*wait)[1]["found"] == "applied n1:9, n2:9"
+
+
 def test_wait_says_what_keeps_a_resource_from_being_active(cluster: FakeCluster) -> None:
     cluster.trouble = "no module named mail"
     wait = ("wait", "--for", "ready", "--endpoints", cluster.endpoints)
