@@ -109,7 +109,9 @@ class Dialling:
     # -- losing a connection ------------------------------------------------------------------------
 
     def broke(self, link: Link, cause: str) -> None:
-        """The sender finds out that its connection is gone."""
+        """The sender finds out that its connection is gone. One that was lent is gone for who dialled it, too."""
+        if link.lender is not None:
+            link = link.lender
         link.up = False
         link.epoch += 1
         link.stream = None
@@ -130,6 +132,8 @@ class Dialling:
 
     def _suspect_link(self, link: Link) -> None:
         timeout_ns = self._network.settings.ping_timeout_ns
+        if link.lender is not None:
+            link = link.lender
         if timeout_ns and link.up:
             after_ns = self._chance.randint(timeout_ns, timeout_ns + timeout_ns // 4)
             self._outside.call_after_ns(after_ns, self._pings_unanswered, link, link.epoch)
