@@ -6,6 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from ...raft.core.configuration import Configuration
+from ...raft.core.errors import StorageCorrupt
 from ...raft.effects.resources.memory import MemoryStore
 from ...raft.ports import Guarantee
 from ...storage.identity import DataDirectory
@@ -52,6 +53,7 @@ def final_scan(world: World) -> None:
 
 
 def _scan(properties: Properties) -> None:
+    _check_starts(properties)
     nodes = _members(properties)
     _check_at_rest(properties, nodes)
     _check_logs(properties, nodes)
@@ -62,6 +64,15 @@ def _scan(properties: Properties) -> None:
     _check_clients(properties)
     for resource in properties.world.resources.values():
         _check_fence(resource, properties.known_before.get(resource.name))
+
+
+def _check_starts(properties: Properties) -> None:
+    """A node that calls its disk damaged is right: it was damaged, and that was declared."""
+    for name, host in properties.world.hosts.items():
+        node = properties.ledger.nodes.get(name)
+        declared = node is None or node.fate or node.lost is not None
+        if isinstance(host.refused, StorageCorrupt) and not declared:
+            raise PropertyViolated("disks", f"nothing was done to the disk of {name}, and {host.refused.message}")
 
 
 def _members(properties: Properties) -> list[SimNode]:

@@ -27,7 +27,7 @@ def test_a_run_with_faults_ends_well() -> None:
         world = it.world
         load = Load(world, LoadSettings(clients=4, think_ns=100 * MILLISECOND, reads=0.3))
         load.start()
-        for turn in range(8):
+        for turn in range(5):
             world.run_for(700 * MILLISECOND)
             name = world.names[turn % 3]
             [world.kill, world.cut_power, world.network.isolate][turn % 3](name)

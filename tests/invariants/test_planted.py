@@ -89,6 +89,14 @@ def a_node_left_behind_campaigns() -> None:
             world.run_for(100 * MILLISECOND)
 
 
+def a_node_loses_power() -> None:
+    with scene() as it:
+        it.world.cut_power(it.follower.name)
+        it.world.start(it.follower.name)
+        it.world.run_for(3 * SECOND)
+        final_scan(it.world)
+
+
 def a_node_does_not_hear_its_leader() -> None:
     with scene() as it:
         it.world.run_for(3 * SECOND)
@@ -158,7 +166,14 @@ FAULTS = (
         "if False:",
         "durable before said",
     ),
-    Fault("a write is not synced", ActiveSegment.append, "self._file.sync_data()", "pass", "monotone"),
+    Fault(
+        "a write is not synced",
+        ActiveSegment.append,
+        "self._file.sync_data()",
+        "pass",
+        "disks",
+        a_node_loses_power,
+    ),
     Fault(
         "peers count as heard of whatever they say",
         RaftState.note_contact,
@@ -250,11 +265,12 @@ def properties_broken_by(happens: Callable[[], None]) -> list[str]:
     [
         partial(trouble, 1),
         a_node_left_behind_campaigns,
+        a_node_loses_power,
         a_node_does_not_hear_its_leader,
         a_leader_hands_over_and_does_not_hear_of_it,
         a_call_arrives_when_another_leads,
     ],
-    ids=["trouble", "left behind", "deaf", "handed over", "late call"],
+    ids=["trouble", "left behind", "no power", "deaf", "handed over", "late call"],
 )
 def test_none_is_seen_where_there_is_none(happens: Callable[[], None]) -> None:
     happens()

@@ -180,15 +180,16 @@ CHANGES: tuple[tuple[str, object], ...] = (
 
 @pytest.mark.parametrize("role", ["leader", "follower"])
 def test_whatever_changes_is_looked_at(role: str) -> None:
-    for name, value in CHANGES:
-        if role == "leader" and name in ("progress", "uncommitted"):
-            continue  # Looked at one by one, and by its bytes.
-        with scene() as it:
-            node = it.leader if role == "leader" else it.follower
-            raft = node.raft
+    with scene() as it:
+        node = it.leader if role == "leader" else it.follower
+        raft, out = node.raft, Lookout(node)
+        for name, value in CHANGES:
+            if role == "leader" and name in ("progress", "uncommitted"):
+                continue  # Looked at one by one, and by its bytes.
             kept = getattr(raft, name)
-            assert Lookout(node).step(Tick(0), Effects(), set_to(raft, name, value)), name
+            assert out.step(Tick(0), Effects(), set_to(raft, name, value)), name
             setattr(raft, name, kept)
+            assert not out.step(Tick(0), Effects()), name
 
 
 def test_a_log_that_changes_without_a_write_is_looked_at() -> None:
