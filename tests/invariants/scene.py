@@ -10,6 +10,7 @@ import pytest
 
 from fencepost.jepsen.invariants import Properties, Property, PropertyViolated, all_properties
 from fencepost.jepsen.invariants.observed import ObservedNode
+from fencepost.jepsen.sim.load import Load
 from fencepost.jepsen.sim.registers import write
 from fencepost.jepsen.sim.resource import ResourceCall, ResourceSpec
 from fencepost.jepsen.sim.world import World
@@ -17,6 +18,7 @@ from fencepost.raft.core.entry import Entry, EntryKind
 from fencepost.raft.core.events import Persist
 from fencepost.raft.core.invariants import Summary, summarize
 from fencepost.raft.core.options import MILLISECOND, SECOND
+from fencepost.raft.outbox.operation import OperationState
 from fencepost.raft.ports import Guarantee
 
 __all__ = ["MILLISECOND", "SECOND", "Scene", "scene"]
@@ -91,6 +93,18 @@ def persist(entries: Sequence[Entry] = (), **parts: Any) -> Persist:
     """A write; what is not named is not in it."""
     filled = {"sequence": 99, "hard_state": None, "truncate_from": 0, "commit_index": 0, **parts}
     return Persist(entries=list(entries), **filled)
+
+
+def come_to_rest(world: World, load: Load) -> None:
+    """Want nothing more, and let everything that was wanted come to its end."""
+    load.stop()
+    leader = world.elect()
+
+    def rests() -> bool:
+        left = [each for pending in leader.machine.pending.values() for each in pending.values()]
+        return load.at_rest and world.settled() and all(each.state is OperationState.IN_DOUBT for each in left)
+
+    world.run_until(rests, within_ns=120 * SECOND, what="rest")
 
 
 @contextmanager

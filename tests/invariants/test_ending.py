@@ -18,14 +18,14 @@ from fencepost.raft.core.entry import HardState
 from fencepost.raft.core.options import Options
 from fencepost.raft.core.token import FencingToken
 
-from .scene import MILLISECOND, RESOURCES, SECOND, Scene, scene
+from .scene import MILLISECOND, RESOURCES, Scene, come_to_rest, scene
 
 
 def test_a_run_with_faults_ends_well() -> None:
     options = Options(snapshot_entries=30, retained_entries=5)
     with scene(4, options=options) as it:
         world = it.world
-        load = Load(world, LoadSettings(clients=4, think_ns=100 * MILLISECOND, reads=0.3))
+        load = Load(world, LoadSettings(clients=4, think_ns=100 * MILLISECOND, reads=0.3, lanes=0))
         load.start()
         for turn in range(5):
             world.run_for(700 * MILLISECOND)
@@ -34,10 +34,7 @@ def test_a_run_with_faults_ends_well() -> None:
             world.run_for(900 * MILLISECOND)
             world.network.heal()
             world.start_all()
-        load.stop()
-        world.elect()
-        world.run_until(lambda: load.at_rest and world.settled(), within_ns=60 * SECOND)
-        world.run_for(SECOND)
+        come_to_rest(world, load)
         final_scan(world)
         assert len(it.ledger.leaderships) > 1
         assert any(node.raft.snapshot for node in it.ledger.nodes.values())

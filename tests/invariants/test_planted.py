@@ -29,7 +29,7 @@ from fencepost.raft.node.service import _SubmissionSink
 from fencepost.raft.outbox import snapshot
 from fencepost.storage.segments import ActiveSegment
 
-from .scene import MILLISECOND, SECOND, scene
+from .scene import MILLISECOND, SECOND, come_to_rest, scene
 
 SLOW = ResourceSettings(way_spread_ns=400 * MILLISECOND)
 
@@ -53,10 +53,7 @@ def trouble(seed: int) -> None:
                 if node.process.paused:
                     world.resume(node.name)
             world.start_all()
-        load.stop()
-        world.elect()
-        world.run_until(lambda: load.at_rest and world.settled(), within_ns=60 * SECOND)
-        world.run_for(SECOND)
+        come_to_rest(world, load)
         final_scan(world)
 
 
