@@ -15,11 +15,11 @@ pytestmark = pytest.mark.servers
 
 PATIENT = """
 [raft]
-election_timeout = "2s"
+election_timeout = "1500ms"
 heartbeat = "100ms"
 """
-"""Two seconds and more pass before a leader is missed; each time it happens, the logs have it."""
-GAP_MAX_S = 4.0
+"""A second and a half and more pass before a leader is missed; each time it happens, the logs have it."""
+GAP_MAX_S = 3.0
 """Two election timeouts."""
 
 
