@@ -29,6 +29,8 @@ class Snapshotting(Processes):
     def __init__(self, voters: tuple[str, ...], seed: int, options: Options) -> None:
         super().__init__(voters, seed, options)
         self.snapshot_times = SnapshotTimes()
+        self.snapshots_kept = (1, 2)
+        """How many a node keeps, at least and at the most."""
         self.taken = 0
         """Snapshots that nodes have taken of their own, and below those that they got and that were spoilt."""
         self.installed = 0
@@ -78,7 +80,7 @@ class Snapshotting(Processes):
         self._in_turn(node, lambda: self._published(node, whole, contents))
 
     def _published(self, node: Node, whole: Snapshot, contents: bytes) -> Event:
-        node.snapshots.publish(whole, contents, keep=self.random.randint(1, 2))
+        node.snapshots.publish(whole, contents, keep=self.random.randint(*self.snapshots_kept))
         self.taken += 1
         return SnapshotTaken(node.clock(self.now), whole)
 
@@ -105,7 +107,7 @@ class Snapshotting(Processes):
         return None
 
     def _received(self, node: Node, snapshot: Snapshot, contents: bytes) -> Event:
-        node.snapshots.publish(snapshot, contents, keep=self.random.randint(1, 2))
+        node.snapshots.publish(snapshot, contents, keep=self.random.randint(*self.snapshots_kept))
         return SnapshotReceived(node.clock(self.now), snapshot)
 
     def read_chunk(self, node: Node, chunk: ReadChunk) -> None:

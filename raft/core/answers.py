@@ -52,7 +52,7 @@ def handle_install_snapshot_response(state: RaftState, source: str, message: Ins
         return
     if message.installed:
         _matches(state, source, progress, message.last_index)
-    elif chunk_answered(progress, message) and not state.lost_quorum():
+    elif chunk_answered(state, progress, message) and not state.lost_quorum():
         send_chunk(state, source, progress)
 
 

@@ -30,7 +30,7 @@ def send_snapshot(state: RaftState, peer: str, progress: Progress) -> None:
     snapshot = state.snapshot
     if snapshot is None or snapshot.last_index < state.log.previous_index:
         raise AssertionError(f"entries up to {state.log.previous_index} are gone, the newest snapshot is {snapshot}")
-    progress.become_snapshot(snapshot)
+    progress.become_snapshot(snapshot, state.now)
     send_chunk(state, peer, progress)
 
 
@@ -60,12 +60,12 @@ def chunk_unavailable(state: RaftState, peer: str) -> None:
         progress.probe_sent = True
 
 
-def chunk_answered(progress: Progress, message: InstallSnapshotResponse) -> bool:
+def chunk_answered(state: RaftState, progress: Progress, message: InstallSnapshotResponse) -> bool:
     """Whether the next part is wanted: this answers the part that was sent last."""
     snapshot = progress.snapshot
     if snapshot is None or message.last_index != snapshot.last_index or message.sent_at != progress.chunk_sent_at:
         return False
-    progress.snapshot_offset = min(max(message.offset, 0), snapshot.size_bytes)
+    progress.snapshot_stored(min(max(message.offset, 0), snapshot.size_bytes), state.now)
     progress.chunk_sent_at = 0
     return True
 

@@ -30,6 +30,8 @@ class Progress:
         "probe_sent",
         "sent_at",
         "snapshot",
+        "snapshot_furthest",
+        "snapshot_moved_at",
         "snapshot_offset",
         "state",
     )
@@ -54,6 +56,10 @@ class Progress:
         """What it is being sent, in SNAPSHOT."""
         self.snapshot_offset = 0
         """How much of it the follower has, bytes."""
+        self.snapshot_furthest = 0
+        """How much it ever had: after damage it begins anew."""
+        self.snapshot_moved_at = 0
+        """When it last had more than ever before, nanoseconds."""
         self.chunk_sent_at = 0
         """When the part that is not yet answered was asked for, nanoseconds; 0 if there is none."""
 
@@ -64,18 +70,26 @@ class Progress:
         self.next_index = self.match_index + 1
         self.probe_sent = False
 
-    def become_snapshot(self, snapshot: Snapshot) -> None:
+    def become_snapshot(self, snapshot: Snapshot, now: int) -> None:
         """Send this snapshot from its beginning; the entries behind it follow."""
         self._leave()
+        self.snapshot_moved_at = now
         self.state = ProgressState.SNAPSHOT
         self.snapshot = snapshot
         self.next_index = snapshot.last_index + 1
+
+    def snapshot_stored(self, offset: int, now: int) -> None:
+        """The follower has so much of the snapshot that it is sent."""
+        self.snapshot_offset = offset
+        if offset > self.snapshot_furthest:
+            self.snapshot_furthest = offset
+            self.snapshot_moved_at = now
 
     def _leave(self) -> None:
         self.in_flight.clear()
         self.in_flight_bytes = 0
         self.snapshot = None
-        self.snapshot_offset = 0
+        self.snapshot_offset = self.snapshot_furthest = 0
         self.chunk_sent_at = 0
 
     def sent(self, last_index: int, size: int) -> None:

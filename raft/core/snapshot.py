@@ -22,9 +22,23 @@ def want_snapshot(state: RaftState, applied_before: int) -> None:
     # A node that joins does not know the configuration the cluster began with, and labels nothing before
     # it has applied the one that made it a member.
     known = bool(state.configuration_at(applied)[1].voters)
-    if (by_entries or by_bytes) and applied > newest and known:
+    if (by_entries or by_bytes) and applied > newest and known and not _is_sending_an_older(state):
         state.snapshot_wanted = True
         state.out.take_snapshot = label_at(state, applied)
+
+
+PARTS_MISSED_MAX = 4
+"""A follower that has not got on for so many times the timeout of a part holds up no snapshot."""
+
+
+def _is_sending_an_older(state: RaftState) -> bool:
+    """Two snapshots are kept. A third would take the one that a follower is getting away from under it, and
+    where snapshots follow faster than one can be sent, it would get none, ever."""
+    patience = PARTS_MISSED_MAX * state.options.chunk_timeout
+    return any(
+        progress.snapshot not in (None, state.snapshot) and state.now - progress.snapshot_moved_at < patience
+        for progress in state.progress.values()
+    )
 
 
 def label_at(state: RaftState, index: int) -> Snapshot:

@@ -57,7 +57,7 @@ def test_a_snapshot_ends_with_a_match_at_or_behind_its_end_and_no_earlier() -> N
     for match, state in ((0, SNAPSHOT), (9, SNAPSHOT), (10, REPLICATE), (12, REPLICATE)):
         progress = replicating()
         progress.sent(9, 10)
-        progress.become_snapshot(label(10, 1, size_bytes=5))
+        progress.become_snapshot(label(10, 1, size_bytes=5), 0)
         progress.snapshot_offset, progress.chunk_sent_at = 3, 7
         assert (progress.next_index, progress.in_flight_bytes) == (11, 0)
         progress.acknowledged(match)
@@ -71,7 +71,7 @@ def test_a_snapshot_ends_with_a_match_at_or_behind_its_end_and_no_earlier() -> N
 
 def test_a_refusal_during_a_snapshot_is_late() -> None:
     progress = replicating()
-    progress.become_snapshot(label(10, 1))
+    progress.become_snapshot(label(10, 1), 0)
     for rejected in (8, 10, 11):
         assert not progress.refused(rejected, 0)
     assert (progress.state, progress.next_index) == (SNAPSHOT, 11)
@@ -101,7 +101,7 @@ def test_random_answers_keep_the_books_straight() -> None:
                 case 4 if progress.state is REPLICATE and progress.next_index <= last:
                     progress.sent(chance.randint(progress.next_index, last), chance.randint(0, 9))
                 case 5 if progress.match_index < last:
-                    progress.become_snapshot(label(chance.randint(progress.match_index + 1, last), 1))
+                    progress.become_snapshot(label(chance.randint(progress.match_index + 1, last), 1), 0)
                 case 6:
                     progress.become_probe()
                     last += 1

@@ -551,6 +551,69 @@ def test_s36_snapshot_goes_on_where_it_was_cut() -> None:
     assert len(offsets) - len(set(offsets)) <= 2
 
 
+def test_s15_follower_gets_a_snapshot_though_new_ones_are_taken_faster_than_one_can_be_sent() -> None:
+    """Two are kept. A third would take the one that is being sent away, again and again."""
+    world = World(seed=1, options=QUICK)
+    world.snapshots_kept = (2, 2)
+    world.elect("n1")
+    world.isolate("n3")
+
+    def write() -> None:
+        if world.leader() is not None:
+            world.propose(world.leader() or "", b"x")
+        world.after(4 * MILLISECOND, write)
+
+    write()
+    world.run_for(4 * TIMEOUT)
+    world.snapshot_times = SnapshotTimes(1 * MILLISECOND, 4 * MILLISECOND)
+    world.heal()
+    world.run_until(lambda: world.installed == 1, within=10 * TIMEOUT, what="n3 has a snapshot")
+    world.run_for(2 * TIMEOUT)
+    assert world.raft("n1").log.last_index - world.nodes["n3"].applied_to < 20
+    assert world.installed == 1
+    taken = world.taken
+    world.run_for(2 * TIMEOUT)
+    assert world.taken > taken + 3  # And they go on.
+
+
+def test_a_follower_that_does_not_get_on_holds_up_no_snapshot() -> None:
+    options = Options(chunk_bytes=4, chunk_timeout=100 * MILLISECOND, retained_entries=0, snapshot_entries=1)
+    lone = leader(options=options)
+    newest = HELD
+
+    def taken() -> bool:
+        """Whether another one was wanted after the next entry; it is taken then."""
+        nonlocal newest
+        lone.propose(b"x")
+        lone.settle()
+        lone.acknowledge("n2", lone.raft.log.last_index)
+        if not lone.wanted:
+            return False
+        newest = lone.wanted.pop()._replace(size_bytes=10)
+        lone.step(SnapshotTaken(lone.now, newest))
+        lone.settle()
+        return True
+
+    lone.acknowledge("n2", 7)
+    lone.wanted.clear()
+    lone.raft.snapshot_wanted = False
+    lone.refuse("n3", 6, (0, 0))
+    assert lone.chunks[-1].message.snapshot == HELD
+    assert taken()  # Beside the one that is being sent there is room for one.
+    assert not taken()
+    lone.now += 350 * MILLISECOND
+    answer(lone, 4)
+    lone.now += 350 * MILLISECOND
+    lone.acknowledge("n2", lone.raft.log.last_index)
+    assert not taken()  # It got on.
+    answer(lone, 0)  # What it had is damaged: it begins anew, which is no getting on.
+    lone.now += 50 * MILLISECOND
+    answer(lone, 4)
+    assert taken()
+    lone.step(ChunkUnavailable(lone.now, "n3"))
+    assert taken()
+
+
 def test_s15_exactly_one_snapshot_is_sent() -> None:
     world = behind_a_snapshot(SnapshotTimes())
     sent: set[tuple[str, Snapshot]] = set()

@@ -393,6 +393,20 @@ FAULTS = (
         test_snapshots.test_a_leader_keeps_what_a_follower_will_need_after_its_snapshot,
     ),
     Fault(
+        "new snapshots take the one that is being sent away (S15)",
+        snapshot.want_snapshot,
+        "and not _is_sending_an_older(state)",
+        "",
+        test_install_snapshot.test_s15_follower_gets_a_snapshot_though_new_ones_are_taken_faster_than_one_can_be_sent,
+    ),
+    Fault(
+        "a follower that does not get on holds up snapshots (S11)",
+        Progress.snapshot_stored,
+        "if offset > self.snapshot_furthest:",
+        "if True:",
+        test_install_snapshot.test_a_follower_that_does_not_get_on_holds_up_no_snapshot,
+    ),
+    Fault(
         "a snapshot is said to be in place before it is",
         install_snapshot._answer_installed,
         "0 if state.durable_index >= snapshot.last_index else state.write_sequence",

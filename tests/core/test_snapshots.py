@@ -182,11 +182,14 @@ def test_a_leader_keeps_what_a_follower_will_need_after_its_snapshot() -> None:
     lone.refuse("n3", 10, (0, 0))
     assert lone.raft.progress["n3"].state is ProgressState.SNAPSHOT
     for _ in range(3):
+        lone.now += 5 * SECOND  # Its snapshot does not get on, but it is alive: it answers heartbeats.
+        for peer, match in (("n2", lone.raft.log.last_index), ("n3", 0)):
+            lone.acknowledge(peer, match)
         lone.propose(*[b"x"] * 5)
         lone.settle()
         lone.acknowledge("n2", lone.raft.log.last_index)
-        lone.acknowledge("n3", 0)  # Alive: it answers heartbeats.
         taken(lone)
+        lone.settle()
     assert lone.raft.snapshot is not None
     assert (lone.raft.snapshot.last_index, lone.raft.log.previous_index) == (26, 10)
     lone.take()
