@@ -112,7 +112,8 @@ class EffectsCoordinator:
             return
         if self._tenure is not None:
             self._revoke()
-        if change.role is Role.PRE_CANDIDATE:
+        if change.role in (Role.PRE_CANDIDATE, Role.CANDIDATE):
+            # Whoever is handed leadership campaigns at once, and has missed nobody for longer than a heartbeat.
             if not self._stages.has("detect"):
                 self._stages.start(self._node_loop.last_leader_contact_ns() or self._started_at)
                 self._stages.reached("detect", now)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from fencepost.cli.local_cluster import LocalCluster
+from fencepost.cli.local_cluster import LocalCluster, until
 
 from .support import LEDGER, Load, audit, endless, endpoints, fencepost
 
@@ -19,6 +19,7 @@ election_timeout = "1500ms"
 heartbeat = "100ms"
 """
 """A second and a half and more pass before a leader is missed; each time it happens, the logs have it."""
+ELECTION_TIMEOUT_S = 1.5
 GAP_MAX_S = 3.0
 """Two election timeouts."""
 
@@ -40,6 +41,18 @@ def missed(cluster: LocalCluster) -> list[dict[str, Any]]:
     return [line for line in lines if line.get("event") == "role changed" and line["role"] == "pre-candidate"]
 
 
+async def leaderless_s(cluster: LocalCluster, node: str, term: int) -> float:
+    """How long nobody led before ``node`` did, seconds, by the record that its election left in the log."""
+
+    async def look() -> dict[str, Any] | None:
+        status = await cluster.status(node)
+        record = None if status is None else status["last_election"]
+        return record if record is not None and record["token"]["term"] == str(term) else None
+
+    record = await until(look, within_s=20, what=f"the record of the election of term {term}")
+    return sum(float(row["seconds"]) for row in record["stages"] if row["stage"] in ("detect", "elect"))
+
+
 class Watched(NamedTuple):
     """A cluster under load, and who led it when it was last looked at."""
 
@@ -56,6 +69,8 @@ class Watched(NamedTuple):
         now = await cluster.ready(besides=[node])
         # One change for a leader that was stopped, none for a follower.
         assert now["term"] - self.term == (1 if node == self.leader else 0), elections(cluster)
+        if node == self.leader:
+            assert await leaderless_s(cluster, now["node_id"], now["term"]) < ELECTION_TIMEOUT_S / 2
         await load.answered(len(load.answers) + 20)
         assert load.longest_gap_s < GAP_MAX_S, f"{node}: {load.longest_gap_s:.2f} s without an answer"
         cluster.start(node)
@@ -84,6 +99,7 @@ async def test_handed_over_by_command_and_by_a_rolling_restart_under_load_s08_s5
             assert (body["leader"], body["previous_leader"]) == (target, first["node_id"])
             assert (body["term"], body["drained"]) == (first["term"] + 1, True)
             assert (await cluster.ready())["node_id"] == target
+            assert await leaderless_s(cluster, target, body["term"]) < ELECTION_TIMEOUT_S / 2
             await load.answered(len(load.answers) + 50)
             assert load.longest_gap_s < GAP_MAX_S
             watched = Watched(cluster, load, target, body["term"])

@@ -61,6 +61,23 @@ def test_s08_under_load_the_target_leads_at_once_and_every_write_is_answered(see
         world.check_store()
 
 
+def test_a_leader_that_took_over_has_its_record_too_and_nobody_was_missed() -> None:
+    """It campaigned without asking first: there was no stage of that name, and so there was no record at all."""
+    with World(seed=2) as world:
+        old = world.active_leader()
+        world.done(old, "a")
+        reply = world.reply(old, "cluster.transfer_leader")
+        new = world.nodes[reply["leader"]]
+        assert world.active_leader() is new
+        world.done(new, "b")
+        world.settle()
+        record = world.reply(new, "status")["last_election"]
+        assert (record["node"], record["token"]["term"]) == (new.name, str(reply["term"]))
+        seconds = {stage["stage"]: stage["seconds"] for stage in record["stages"]}
+        assert list(seconds) == ["detect", "elect", "catch-up", "fence", "reconcile", "first-effect"]
+        assert sum(seconds.values()) < ELECTION_S
+
+
 def test_without_a_target_the_best_follower_is_chosen() -> None:
     with World(seed=1) as world:
         old = world.active_leader()
