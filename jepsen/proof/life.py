@@ -84,6 +84,7 @@ class Life:
         stage.properties = properties = all_properties(world)
         self.tally = Tally(properties.ledger)
         properties.add(self.tally)
+        world.hooks.add(stage.looks)
         world.start_all()
         stage.supervise()
         self.load.start()

@@ -88,6 +88,9 @@ class Liveness:
         assert leader is not None
         if not self._load.at_rest:
             return f"a client still wants something: {[client.job for client in self._load.clients if client.job]}"
+        wanted = [client.job for client in self._stage.others if client.job is not None]
+        if wanted:
+            return f"a client still wants something: {wanted}"
         if self._stage.operator.busy:
             return "a change of members is under way"
         configuration = leader.raft.committed_configuration()

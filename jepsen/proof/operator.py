@@ -79,11 +79,15 @@ class Operator:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self.procedures: list[Procedure] = []
+        self.absent: dict[str, None] = {}
+        """Nodes that were made members and are not there."""
         self._repaired: dict[str, None] = {}
 
-    def add(self) -> bool:
-        """One new node, as a learner and then as a voter. False if that cannot even be begun."""
-        names = self._new_nodes(1)
+    def add(self, *, absent: bool = False) -> bool:
+        """One new node, as a learner and then as a voter. False if that cannot even be begun.
+
+        ``absent``: its machine is never switched on, and whoever asks does not know that."""
+        names = self._new_nodes(1, absent=absent)
         return bool(names) and self._begin(self._adding(names))
 
     def remove(self, name: str) -> bool:
@@ -168,7 +172,7 @@ class Operator:
         leader = self._stage.world.leader()
         return None if leader is None else leader.raft.configuration
 
-    def _new_nodes(self, count: int) -> list[str]:
+    def _new_nodes(self, count: int, *, absent: bool = False) -> list[str]:
         """Machines that no node has run on before, started; none if there are enough already."""
         world = self._stage.world
         configuration = self._configuration()
@@ -179,7 +183,10 @@ class Operator:
         names = [f"n{len(world.names) + number}" for number in range(1, count + 1)]
         for name in names:
             world.add_node(name)
-            world.start(name)
+            if absent:
+                self.absent[name] = None
+            else:
+                world.start(name)
         return names
 
 

@@ -69,8 +69,10 @@ def hunt(task: Task) -> Trial | None:
     for count in range(1, TRIAL_SEEDS_MAX + 1):
         if task.deadline and time.time() > task.deadline:
             return None
-        result, _ = run_plan(plan_of(task.seed + count - 1, task.scale), mutant=task.mutant, bound_s=MUTANT_BOUND_S)
-        if result.failure is not None:
+        plan = plan_of(task.seed + count - 1, task.scale)
+        result, _ = run_plan(plan, mutant=task.mutant, bound_s=MUTANT_BOUND_S)
+        # A seed that fails without the mutant has not caught it.
+        if result.failure is not None and run_plan(plan)[0].failure is None:
             return Trial(task.mutant, task.trial, count, result.failure.about)
     return Trial(task.mutant, task.trial, TRIAL_SEEDS_MAX, "")
 

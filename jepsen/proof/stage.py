@@ -7,11 +7,15 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from ...raft.core.events import Role, RoleChange
 from ...raft.core.options import MILLISECOND, SECOND
+from ...raft.ports import Wait
 from ..invariants import DiskFate
+from ..sim.clients import Client
 from ..sim.disk import NO_LIMIT, SimDisk
 from ..sim.observer import Observer
 from .damage import make_sound, rot_somewhere
+from .looks import Looks
 from .operator import Operator
 from .plan import Parameters
 
@@ -35,14 +39,17 @@ class Stage(Observer):
         self.world = world
         self.happened: Counter[str] = Counter()
         self.operator = Operator(self)
+        self.looks = Looks(self)
         self.over = False
         """The phase with faults has ended; what faults planned for later is not done any more."""
         self.damaged: dict[str, None] = {}
         """Nodes whose disks were damaged for good: never so many that a quorum rests on them."""
         self.properties: Properties | None = None
         """Who has to know what is done to disks."""
-        self.wiped: dict[str, None] = {}
-        """Of these, the ones whose directories are gone."""
+        self.others: list[Client] = []
+        """Clients beside those of the load, each with one job."""
+        self.wiped: dict[str, tuple[str, ...]] = {}
+        """Of these, the ones whose directories are gone, and who had met them before."""
         self._base = world.network.settings
         self._weathers: dict[int, dict[str, Any]] = {}
         self._weather_number = 0
@@ -121,6 +128,37 @@ class Stage(Observer):
         self.world.when_effect_under_way(leader.name, found, within_ns=within_ns)
         return False
 
+    def at_elections(self, for_ns: int, act: Callable[[], object]) -> None:
+        """Do it after every election within that time, as soon as the new leader has done with being elected."""
+        end_ns = self.world.now_ns + for_ns
+
+        def look(node: SimNode, change: RoleChange) -> None:
+            if change.role is Role.LEADER and self.world.now_ns <= end_ns and not self.over:
+                self.world.outside.call_soon(act)
+
+        self.world.hooks.on_role.append(look)
+
+    def read_at(self, name: str) -> None:
+        """A client of its own reads something linearizably, and asks this node first."""
+        number = len(self.others)
+        if self.world.hosts[name].node is not None:
+            self._other().read(f"{'rl'[number % 2]}{number // 2 % 2}", at=name)
+
+    def submit_at(self, name: str, resource: str, lane: str, operation_id: str = "") -> None:
+        """A client of its own has a command executed, asks this node first, and waits for the commit."""
+        if self.world.hosts[name].node is not None:
+            self._other().submit(
+                operation_id or self.new_id(), resource=resource, lane=lane, wait=Wait.COMMITTED, at=name
+            )
+
+    def new_id(self) -> str:
+        return f"other-{len(self.others)}"
+
+    def _other(self) -> Client:
+        client = Client(self.world, f"other{len(self.others)}")
+        self.others.append(client)
+        return client
+
     # -- links --------------------------------------------------------------------------------------
 
     def links_of(self, name: str) -> list[tuple[str, str]]:
@@ -192,6 +230,10 @@ class Stage(Observer):
         if self.world.hosts[name].node is None:
             self.world.start(name, cut_at=cut_at, power=power)
 
+    def campaign(self, name: str) -> None:
+        if self.world.hosts[name].node is not None:
+            self.world.campaign(name)
+
     @staticmethod
     def fast_again(node: SimNode) -> None:
         if node.up:
@@ -206,8 +248,9 @@ class Stage(Observer):
     def _look_after(self) -> None:
         if not self._supervising:
             return
+        self.looks.strangers()
         for host in self.world.hosts.values():
-            if host.node is None and host.name not in self._held and not self.given_up(host.name):
+            if host.node is None and host.name not in self._held and not self.is_off(host.name):
                 if host.refused is not None and host.name in self.damaged:
                     self._refusals[host.name] += 1
                 self.world.start(host.name)
@@ -216,6 +259,9 @@ class Stage(Observer):
     def given_up(self, name: str) -> bool:
         """It has a damaged disk and has refused to start on it again and again."""
         return self._refusals[name] >= REFUSALS_MAX
+
+    def is_off(self, name: str) -> bool:
+        return name in self.operator.absent or self.given_up(name)
 
     def retire(self) -> None:
         """Switch off the machines that are no members any more, and start nothing again by itself from now on."""
@@ -259,11 +305,12 @@ class Stage(Observer):
     def lose_directory(self, name: str) -> None:
         self.world.hosts[name].disk.wipe()
         self._declare(name, DiskFate.LOST)
-        self.damaged[name] = self.wiped[name] = None
+        self.damaged[name] = None
+        self.wiped[name] = tuple(other for other in self.members() if other != name)
 
     def is_lost(self, name: str) -> bool:
-        """Only taking it out of the cluster helps: its disk is empty, or it refuses to start on it."""
-        return name in self.wiped or self.given_up(name)
+        """Only taking it out of the cluster helps: its disk is empty, it refuses to start on it, or there is none."""
+        return name in self.wiped or name in self.operator.absent or self.given_up(name)
 
     def restore_directory(self, name: str, copy: SimDisk, down_ns: int) -> None:
         if not self.rests_on_others(name):

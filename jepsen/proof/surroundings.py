@@ -28,7 +28,8 @@ def failing(share: float) -> Callable[[Attempt], bytes]:
         drawn = int.from_bytes(hashlib.blake2b(attempt.operation_id.encode(), digest_size=4).digest()) / (1 << 32)
         if drawn < share * PERMANENT_SHARE:
             raise Permanent("400")
-        if drawn < share and attempt.number <= 1 + int(drawn * 1_000_000) % 3:
+        # Some fail more often than they are tried.
+        if drawn < share and attempt.number <= (1, 2, 3, POLICY.max_attempts)[int(drawn * 1_000_000) % 4]:
             raise Retryable("503")
         return b'{"rows":1}'
 
@@ -71,8 +72,10 @@ def world_of(plan: Plan) -> World:
         plan.nodes,
         options=options_of(settings),
         resources=specs(str(settings["resources"]), float(settings["failing"])),
-        network=NetworkSettings(),
+        network=NetworkSettings(delay_spread_ns=int(settings["delay_spread_us"]) * 1000),
         disk=DiskSettings(
-            segment_bytes=int(settings["segment_kib"]) << 10, start_max_ns=int(settings["start_max_ms"]) * MILLISECOND
+            segment_bytes=int(settings["segment_kib"]) << 10,
+            sync_spread_ns=int(settings["sync_spread_us"]) * 1000,
+            start_max_ns=int(settings["start_max_ms"]) * MILLISECOND,
         ),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import clock, disk, membership, network, process, resource
+from . import clients, clock, disk, membership, network, process, resource
 from .kind import KINDS, Kind
 
-__all__ = ["KINDS", "Kind", "clock", "disk", "membership", "network", "process", "resource"]
+__all__ = ["KINDS", "Kind", "clients", "clock", "disk", "membership", "network", "process", "resource"]

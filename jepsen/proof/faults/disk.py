@@ -49,7 +49,7 @@ def power_cut_starting(stage: Stage, parameters: Parameters) -> bool:
     return True
 
 
-@kind("disk.short-writes", whom("leader", "any"), number("bytes", 1, 700), lasting(500, 8000))
+@kind("disk.short-writes", whom("leader", "any"), number("bytes", 100, 4000), lasting(500, 8000))
 def short_writes(stage: Stage, parameters: Parameters) -> bool:
     """A write takes only so many bytes at a time (S13)."""
     name = stage.target(parameters)

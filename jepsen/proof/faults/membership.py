@@ -11,8 +11,8 @@ from .kind import kind, lasting, number, one_of, whom
 if TYPE_CHECKING:
     from ..stage import Stage
 
-_FATE = one_of("then", "nothing", "nothing", "kill", "isolate", "pause", "power")
-"""What happens to the leader in the middle of a change."""
+_FATE = one_of("then", "nothing", "nothing", "kill", "isolate", "pause", "power", "others")
+"""What happens in the middle of a change: to the leader, or (the last) all others are stopped for a while."""
 
 
 @kind("membership.add", number("after_ms", 5, 500), _FATE, lasting(1000, 8000), weight=2)
@@ -60,6 +60,33 @@ def transfer(stage: Stage, parameters: Parameters) -> bool:
     return stage.operator.transfer(int(parameters["pick"])) and _and_then(stage, parameters)
 
 
+@kind("membership.at-election", one_of("what", "add", "remove", "replace"), lasting(2000, 12_000), weight=2)
+def at_election(stage: Stage, parameters: Parameters) -> bool:
+    """Whoever is elected is asked for a change at once, before it has committed anything (S23)."""
+
+    def ask() -> None:
+        what = str(parameters["what"])
+        leader = stage.world.leader()
+        if what == "add":
+            stage.operator.add()
+        elif what == "replace":
+            stage.operator.replace(1)
+        elif leader is not None:
+            stage.operator.remove(leader.name)
+
+    stage.at_elections(int(parameters["for_ns"]), ask)
+    leader = stage.world.leader()
+    if leader is not None:
+        stage.world.step_down(leader.name)
+    return leader is not None
+
+
+@kind("membership.absent", lasting(1000, 6000))
+def absent(stage: Stage, parameters: Parameters) -> bool:
+    """A learner whose machine is never switched on, and which is to be made a voter all the same (S28)."""
+    return stage.operator.add(absent=True)
+
+
 def _and_then(stage: Stage, parameters: Parameters) -> bool:
     def act() -> None:
         leader = stage.world.leader()
@@ -74,6 +101,10 @@ def _and_then(stage: Stage, parameters: Parameters) -> bool:
             stage.world.pause(leader.name, int(parameters["for_ns"]))
         elif then == "isolate":
             stage.cut_for(parameters, stage.links_of(leader.name))
+        elif then == "others":
+            for node in stage.world.up():
+                if node is not leader and node.running:
+                    stage.world.pause(node.name, int(parameters["for_ns"]))
 
     stage.later(int(parameters["after_ms"]) * MILLISECOND, act)
     return True

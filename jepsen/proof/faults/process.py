@@ -107,6 +107,16 @@ def block(stage: Stage, parameters: Parameters) -> bool:
     return True
 
 
+@kind("process.block-effects", whom("leader"), lasting(50, 6000))
+def block_effects(stage: Stage, parameters: Parameters) -> bool:
+    """A handler holds up the thread of the effects, and the node's own loop goes on."""
+    name = stage.target(parameters)
+    if name is None:
+        return False
+    stage.world.block_effects(name, int(parameters["for_ns"]))
+    return True
+
+
 @kind("process.step-down", one_of("times", 1, 1, 3), lasting(200, 3000))
 def step_down(stage: Stage, parameters: Parameters) -> bool:
     """The leader gives up for a reason of its own, once or again and again."""
@@ -121,17 +131,29 @@ def step_down(stage: Stage, parameters: Parameters) -> bool:
     return stage.world.leader() is not None
 
 
+@kind("process.contest", number("spread_ms", 0, 40), one_of("how", "kill", "isolate"), lasting(500, 5000), weight=2)
+def contest(stage: Stage, parameters: Parameters) -> bool:
+    """The leader goes away, and as soon as the others may forget it all of them campaign at about the same time."""
+    leader = stage.world.leader()
+    if leader is None:
+        return False
+    if parameters["how"] == "kill":
+        stage.end(leader.name, parameters, stage.world.kill)
+    else:
+        stage.cut_for(parameters, stage.links_of(leader.name))
+    others = [node.name for node in stage.world.up() if node is not leader]
+    wait_ns = stage.world.options.election_timeout + stage.world.options.heartbeat_interval
+    for place, name in enumerate(others):
+        after_ns = int(parameters["spread_ms"]) * MILLISECOND * place // max(1, len(others) - 1)
+        stage.later(wait_ns + after_ns, stage.campaign, name)
+    return True
+
+
 @kind("process.campaign", whom("follower", "any"), number("after_ms", 0, 50))
 def campaign(stage: Stage, parameters: Parameters) -> bool:
     """A node asks for an election although nothing is wrong."""
     name = stage.target(parameters)
     if name is None:
         return False
-    node = stage.world.node(name)
-
-    def act() -> None:
-        if node.up:
-            stage.world.campaign(name)
-
-    stage.later(int(parameters["after_ms"]) * MILLISECOND, act)
+    stage.later(int(parameters["after_ms"]) * MILLISECOND, stage.campaign, name)
     return True

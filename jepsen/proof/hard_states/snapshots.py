@@ -13,7 +13,7 @@ def snapshot_conflicting_suffix(past: Past) -> None:
     log.no_op(1)
     log.plain(1, 2)
     conflicting = log.copy()
-    conflicting.plain(1, 7)
+    conflicting.plain(1, past.random.randint(1, 14))
     good = log.copy()
     good.no_op(2)
     good.plain(2, 9)

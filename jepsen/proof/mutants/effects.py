@@ -21,12 +21,6 @@ def _mutant(name: str, function: Callable[..., Any], line: str, fault: str) -> M
 
 
 MUTANTS = (
-    _mutant(
-        "resources are claimed before the no-op is applied",
-        Tenure.entries_applied,
-        "if last_applied < self._term_start_index:",
-        "if False:",
-    ),
     _mutant("resources are not claimed", Tenure._claim, "return await resource.claim(token, holder)", "return None"),
     _mutant("authority is never revoked", Authority.revoke, "self._revoked = True", "pass"),
     _mutant(

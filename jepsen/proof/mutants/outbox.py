@@ -23,18 +23,6 @@ MUTANTS = (
         "if False:",
     ),
     _mutant(
-        "an entry of a superseded leader counts",
-        OutboxMachine._is_current,
-        "return active is None or token >= active.token",
-        "return True",
-    ),
-    _mutant(
-        "a failure counts whatever its attempt",
-        OutboxMachine._fail,
-        "if after is None or operation.attempt != row.attempt or operation.token != token:",
-        "if after is None:",
-    ),
-    _mutant(
         "what the predecessor had under way is not taken over",
         OutboxMachine._apply_activation,
         "if after is None or operation.token is None or operation.token >= token:",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ....storage import chain, records, recovery, snapshots, statefiles
+from ....storage import chain, log_store, records, recovery, statefiles
 from ....storage.log_store import FileLogStore
 from ....storage.recovery import Replay
 from ....storage.segments import ActiveSegment
@@ -20,11 +20,10 @@ def _mutant(name: str, function: Callable[..., Any], line: str, fault: str) -> M
 MUTANTS = (
     _mutant("a record is not synced", ActiveSegment.append, "self._file.sync_data()", "pass"),
     _mutant(
-        "half a record stays where the next one is put behind it",
+        "a failed sync is taken for done",
         ActiveSegment.append,
-        '            if doing == "writing" or is_full(error):\n                self._cut()\n'
-        "            raise disk_failure(error, doing, self.path) from error\n",
-        "            end += 512\n",
+        "raise disk_failure(error, doing, self.path) from error",
+        "written = sum(map(len, record))",
     ),
     _mutant(
         "term and vote are not read back",
@@ -48,17 +47,12 @@ MUTANTS = (
     ),
     _mutant("a name is not synced", statefiles.write_state, "disk.sync_directory(path.parent)", "pass"),
     _mutant("a failed sync is forgotten", FileLogStore._fail, "self._failure = error", "return"),
+    _mutant("the cache is believed after a failed sync", log_store._settle, "file.drop_cache()", "pass"),
     _mutant(
-        "what was last written is not read from the disk again",
-        FileLogStore._make_ready,
-        "if loaded.raised or not loaded.sealed:",
-        "if False:",
+        "a segment too many is deleted",
+        log_store.FileLogStore._trim,
+        "first = self._standing.first_needed()",
+        "first = min(self._standing.first_needed() + 1, self._segment.header.number)",
     ),
     _mutant("a snapshot is not synced before it gets its name", Draft.publish, "self._file.sync()", "pass"),
-    _mutant(
-        "old snapshots are deleted before the new one is there",
-        snapshots.FileSnapshotStore._prune,
-        "names[-KEPT:]",
-        "names[:-KEPT]",
-    ),
 )

@@ -24,8 +24,8 @@ MUTANTS = (
     _mutant(
         "what has come of a frame is forgotten when more comes",
         FrameDecoder.feed,
-        "            held += data\n",
-        "            held[:] = data\n",
+        "        held += data\n",
+        "        held[:] = data\n",
     ),
     _mutant(
         "the lowest bit of a term is lost on the wire",
