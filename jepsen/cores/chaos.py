@@ -41,11 +41,12 @@ class Chaos(Changes):
         self.proposed = 0
         self.accepted = 0
         self._faulty = True
+        self._writing = True
 
     def run(self) -> None:
         """Raises :class:`~.parts.Violation`."""
         world = self.world
-        self._again(self._propose_somewhere, 20 * MILLISECOND)
+        self._again(self._propose_somewhere, 20 * MILLISECOND, lambda: self._writing)
         if self.profile.reads:
             self._again(self._read_somewhere, 15 * MILLISECOND)
         if self.profile.faults:
@@ -54,6 +55,8 @@ class Chaos(Changes):
             self._again(lambda: self._one_of(self.profile.asks), self.profile.ask_pace)
         world.run_for(self.duration)
         self._faulty = False
+        # Whoever needs a snapshot has to get it while others are taken.
+        self._writing = bool(self.profile.options.snapshot_entries)
         self.repair()
         if "transfer" in self.profile.asks:
             world.run_for(self.profile.network.late_max)  # Word to campaign may still be under way.
@@ -110,6 +113,7 @@ class Chaos(Changes):
         leader = world.leader()
         assert leader is not None
         term = world.raft(leader).current_term
+        self._writing = False
         world.run_for(5 * timeout)
         if world.leader() != leader or world.raft(leader).current_term != term:
             raise world.violation(f"{leader} lost term {term} although nothing was wrong")
@@ -141,9 +145,9 @@ class Chaos(Changes):
 
     # -- what goes on -----------------------------------------------------------------------------
 
-    def _again(self, action: Callable[[], None], mean: int) -> None:
+    def _again(self, action: Callable[[], None], mean: int, goes_on: Callable[[], bool] | None = None) -> None:
         def act() -> None:
-            if self._faulty:
+            if goes_on() if goes_on is not None else self._faulty:
                 action()
                 self.world.after(self.random.randint(1, 2 * mean), act)
 
