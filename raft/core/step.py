@@ -244,8 +244,8 @@ class Raft(RaftState):
             progress.chunk_sent_at = 0
 
     def _storage_failed(self) -> None:
-        if self.role is not Role.FOLLOWER:
-            self.become_follower(self.current_term, "", "storage failed")
+        # Nor does it follow anybody: what it has asked its leader will not be answered.
+        self.become_follower(self.current_term, "", "storage failed")
         read_index.drop_reads(self)
         self.failed = True
         self.out.sends.clear()

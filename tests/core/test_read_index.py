@@ -281,7 +281,9 @@ def test_answers_are_told_apart_by_batch_also_from_before_a_restart() -> None:
     assert question(again).batch == 12346  # Begun by chance, not at 1 again.
 
 
-@pytest.mark.parametrize("how", ["another leader", "asked to campaign", "own timeout", "later term", "another read"])
+@pytest.mark.parametrize(
+    "how", ["another leader", "asked to campaign", "own timeout", "later term", "another read", "storage fails"]
+)
 def test_a_follower_that_loses_its_leader_refuses_what_it_had_asked(how: str) -> None:
     lone = follower()
     lone.read(7)
@@ -297,6 +299,8 @@ def test_a_follower_that_loses_its_leader_refuses_what_it_had_asked(how: str) ->
             leader = "n2"
         case "later term":
             lone.receive("n3", RequestVoteResponse(3, False, ""))
+        case "storage fails":
+            lone.storage_failed()
         case "another read":
             lone.now += SECOND
             lone.append(1, (0, 0), source="n2")
