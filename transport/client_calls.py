@@ -129,6 +129,7 @@ async def call_any(engine: Engine, method: str, parameters: dict[str, Any], time
 async def call_leader(
     engine: Engine, method: str, parameters: dict[str, Any], timeout_s: float, idempotent: bool
 ) -> Any:
+    sent = False
     try:
         async with asyncio.timeout(timeout_s):
             while True:
@@ -138,14 +139,15 @@ async def call_leader(
                         leader = await _leader_by(engine, endpoint)
                         reached = True
                         if leader is not None:
+                            sent = True
                             return await _ask(engine, leader, method, parameters, idempotent)
                     except (_NotReached, LinkLost, NotLeader):
-                        continue
+                        sent = False  # Or it was refused, which is as certain.
                 if not reached:
                     break
                 await asyncio.sleep(_LEADER_PAUSE_S)
     except TimeoutError as error:
-        if not idempotent:
+        if sent and not idempotent:
             raise _out_of_time(method, timeout_s, engine.endpoints.tried(), idempotent) from error
         raise NoLeader(
             f"no leader answered {method} within {timeout_s:g} s",
@@ -172,7 +174,10 @@ async def _leader_by(engine: Engine, endpoint: Endpoint) -> Endpoint | None:
     leader = engine.endpoints.at(named)
     if leader is None or leader is endpoint:
         return None
-    confirmed = await _ask(engine, leader, "status", {}, True)
+    try:
+        confirmed = await _ask(engine, leader, "status", {}, True)
+    except (_NotReached, LinkLost):
+        return None  # Whoever names it is up, and will name another one.
     return leader if isinstance(confirmed, dict) and confirmed.get("role") == "leader" else None
 
 

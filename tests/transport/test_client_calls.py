@@ -146,6 +146,29 @@ async def test_no_leader_to_call_is_no_leader() -> None:
             await client.call("m", {}, leader=True)
 
 
+async def test_while_nodes_name_a_leader_that_has_died_the_next_one_is_waited_for() -> None:
+    """They are up, and name it until they have missed it: no reason to say that no endpoint could be reached."""
+    dead = await unused_address()
+    async with FakeNode("n1") as one, FakeNode("n2") as two:
+        one.hint = two.hint = dead
+        async with client_of(one.address, two.address) as client:
+            asked = asyncio.create_task(client.call("m", {}, leader=True))
+            await one.changes.until(lambda: len(one.calls) > 2, "asked again and again")
+            two.role = "leader"
+            assert (await asked)["node_id"] == "n2"
+
+
+async def test_what_was_never_sent_was_certainly_not_carried_out() -> None:
+    async with FakeNode("n1") as node, client_of(node.address) as client:
+        with pytest.raises(NoLeader, match="no leader answered"):
+            await client.call("m", {}, leader=True, idempotent=False, timeout_s=0.3)
+        assert {method for method, _ in node.calls} == {"status"}
+        node.role = "leader"
+        node.silent_about.add("m")
+        with pytest.raises(OutcomeUnknown, match="may have been carried out"):
+            await client.call("m", {}, leader=True, idempotent=False, timeout_s=0.3)
+
+
 async def test_all_are_asked_and_each_answers_for_itself() -> None:
     dead = await unused_address()
     async with FakeNode("n1") as one, FakeNode("n2") as two, client_of(one.address, dead, two.address) as client:

@@ -99,6 +99,8 @@ class FakeNode:
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.gone: list[Connection] = []
         self.answer_calls = True
+        self.silent_about: set[str] = set()
+        """Methods that are taken and never answered."""
         self.changes = Changes()
         self.listener = self.make_listener("127.0.0.1:0")
 
@@ -151,7 +153,7 @@ class FakeNode:
     def call(self, connection: Connection, request_id: int, method: str, parameters: dict[str, Any]) -> None:
         self.calls.append((method, parameters))
         self.changes.notify()
-        if not self.answer_calls:
+        if not self.answer_calls or method in self.silent_about:
             return
         if method == "status":
             connection.reply(
