@@ -9,7 +9,7 @@ import click
 
 from ..app import FencepostCommand, Session, current_session, run_async
 from ..output import Column
-from .member import change, leader_of
+from .member import change
 
 HANDOVER_TIMEOUT_S = 30.0
 
@@ -39,7 +39,7 @@ def transfer_leader(node: str) -> None:
 async def _transfer(session: Session, node: str) -> None:
     deadline = time.monotonic() + session.settings.timeout_s(HANDOVER_TIMEOUT_S)
     async with session.client(timeout_s=HANDOVER_TIMEOUT_S) as client:
-        before = await leader_of(client)
+        before = await client.call("status", {}, leader=True)
         started = time.monotonic()
         if node == before["node_id"]:
             done: dict[str, Any] = {"leader": node, "term": before["term"], "drained": None}
@@ -63,7 +63,7 @@ def step_down() -> None:
 async def _step_down(session: Session) -> None:
     deadline = time.monotonic() + session.settings.timeout_s(HANDOVER_TIMEOUT_S)
     async with session.client(timeout_s=HANDOVER_TIMEOUT_S) as client:
-        before = await leader_of(client)
+        before = await client.call("status", {}, leader=True)
         started = time.monotonic()
         done = await change(client, "cluster.step_down", {}, deadline)
     _show(session, before["node_id"], done, started)

@@ -151,7 +151,6 @@ async def _add(session: Session, node: str, address: str, learner: bool, dry_run
     parameters = {"node": node, "address": address, "learner": learner or not dry_run, "dry_run": dry_run}
     deadline = time.monotonic() + session.settings.timeout_s(CHANGE_TIMEOUT_S)
     async with session.client(timeout_s=CHANGE_TIMEOUT_S) as client:
-        await leader_of(client)
         done = await change(client, "member.add", parameters, deadline)
         if not learner and not dry_run:
             session.render.notice(f"{node} is a learner, at index {done['index']}; a voter once it has caught up")
@@ -186,7 +185,6 @@ def promote(node: str, dry_run: bool) -> None:
 async def _promote(session: Session, node: str, dry_run: bool) -> None:
     deadline = time.monotonic() + session.settings.timeout_s(CHANGE_TIMEOUT_S)
     async with session.client(timeout_s=CHANGE_TIMEOUT_S) as client:
-        await leader_of(client)
         done = await change(client, "member.promote", {"node": node, "dry_run": dry_run}, deadline)
     show_change(session, "promote", node, "voter", done)
 
@@ -267,11 +265,6 @@ def _ask(node: str) -> None:
 
 
 # -- what they share --------------------------------------------------------------------------------
-
-
-async def leader_of(client: Client) -> dict[str, Any]:
-    """The status of the leader. Asked before a change, so that NoLeader means that nothing was sent."""
-    return dict(await client.call("status", {}, leader=True))
 
 
 async def change(client: Client, method: str, parameters: Mapping[str, Any], deadline: float) -> dict[str, Any]:
