@@ -270,3 +270,43 @@ def test_a_follower_says_nothing_that_would_keep_a_leader_it_does_not_follow() -
     lone = Lone(term=3, log=entries(3))
     assert lone.append(2, (1, 2), source="n2") == [AppendEntriesResponse(3, False, 1, 0, 0, 7)]
     assert lone.raft.leader == ""
+
+
+def test_an_answer_that_claims_more_than_there_is_is_not_believed() -> None:
+    lone = leader()
+    lone.propose(b"x")
+    lone.settle()
+    lone.acknowledge("n2", 13)
+    assert (lone.raft.commit_index, lone.raft.progress["n2"].match_index) == (11, 11)
+
+
+def test_how_old_a_state_may_be() -> None:
+    lone = leader()
+    lone.now += 5 * MILLISECOND
+    assert lone.raft.stale_age(lone.now) == 5 * MILLISECOND
+    assert leader(Configuration(("n1",))).raft.stale_age(lone.now) == 0
+    follower = Lone(term=3, log=entries(3))
+    assert follower.raft.stale_age(follower.now) is None
+    follower.append(3, (1, 3), source="n2")
+    follower.now += 7 * MILLISECOND
+    assert follower.raft.stale_age(follower.now) == 7 * MILLISECOND
+
+
+def test_a_node_whose_storage_has_failed_refuses_everything_at_once() -> None:
+    lone = leader()
+    lone.storage_failed()
+    assert lone.propose(b"x") == Refused("NOT_LEADER", "")
+    assert lone.change(Change(ChangeKind.ADD_LEARNER, "n4")) == Refused("NOT_LEADER", "")
+    assert lone.transfer("n2") == Refused("NOT_LEADER", "")
+    assert lone.read(1, 2) == [ReadRefused(1, "NOT_LEADER", ""), ReadRefused(2, "NOT_LEADER", "")]
+    assert lone.raft.stale_age(lone.now) is None
+    lone.advance(60 * SECOND)
+    assert (lone.take(), lone.raft.role) == ([], Role.FOLLOWER)
+
+
+def test_a_node_that_votes_for_another_gives_up_its_own_attempt() -> None:
+    lone = Lone(term=3)
+    lone.campaign()
+    assert lone.raft.role is Role.PRE_CANDIDATE
+    lone.receive("n2", RequestVote(3, 0, 0, False))
+    assert (lone.raft.role, lone.raft.voted_for) == (Role.FOLLOWER, "n2")

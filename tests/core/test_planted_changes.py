@@ -38,6 +38,7 @@ from . import (
     test_membership,
     test_read_index,
     test_scenarios_members,
+    test_send_snapshot,
     test_snapshots,
     test_transfer,
 )
@@ -404,7 +405,7 @@ FAULTS = (
         Progress.snapshot_stored,
         "if offset > self.snapshot_furthest:",
         "if True:",
-        test_install_snapshot.test_a_follower_that_does_not_get_on_holds_up_no_snapshot,
+        test_send_snapshot.test_a_follower_that_does_not_get_on_holds_up_no_snapshot,
     ),
     Fault(
         "a snapshot is said to be in place before it is",
@@ -439,7 +440,7 @@ FAULTS = (
         install_snapshot.chunk_answered,
         "or message.sent_at != progress.chunk_sent_at",
         "",
-        test_install_snapshot.test_one_part_at_a_time_and_only_its_own_answer_brings_the_next,
+        test_send_snapshot.test_one_part_at_a_time_and_only_its_own_answer_brings_the_next,
     ),
     Fault(
         "no heartbeats during a snapshot (S36)",

@@ -264,6 +264,21 @@ def test_a_leader_that_cannot_answer_says_so() -> None:
     assert lone.reads == refused(7)
 
 
+def test_an_answer_of_a_later_term_ends_the_one_it_was_asked_in() -> None:
+    lone = follower()
+    lone.read(7)
+    lone.receive("n2", ReadIndexResponse(5, question(lone).batch, 0))
+    assert (lone.reads, lone.raft.current_term, lone.raft.leader) == (refused(7), 5, "")
+
+
+def test_a_later_leader_of_the_same_name_answers_what_was_asked_in_an_earlier_term() -> None:
+    """It confirms after the question came, in whatever term."""
+    lone = follower()
+    lone.read(7)
+    lone.receive("n2", ReadIndexResponse(5, question(lone).batch, 9))
+    assert lone.reads == [ReadReady(7, 9)]
+
+
 def test_answers_are_told_apart_by_batch_also_from_before_a_restart() -> None:
     lone = follower()
     lone.read(1)
