@@ -117,7 +117,7 @@ class EffectsCoordinator:
             if not self._stages.has("detect"):
                 self._stages.start(self._node_loop.last_leader_contact_ns() or self._started_at)
                 self._stages.reached("detect", now)
-        elif change.role is Role.FOLLOWER and change.leader:
+        elif change.leader:  # A follower again, of somebody.
             self._stages = StageClock()
 
     def applied(self, entries: list[Entry], results: list[Any]) -> None:
