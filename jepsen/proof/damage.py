@@ -17,7 +17,12 @@ def rot_somewhere(disk: SimDisk, place: int, mask: int) -> bool:
     if not files:
         return False
     path, size = files[place % len(files)]
-    disk.rot(path, place // len(files) % size, mask)
+    # Zeros are space between records and behind them, which few would miss.
+    content = disk.read(path)
+    places = [at for at in range(size) if content[at]]
+    if not places:
+        return False
+    disk.rot(path, places[place // len(files) % len(places)], mask)
     return True
 
 

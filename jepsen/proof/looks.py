@@ -8,12 +8,15 @@ from ..invariants import PropertyViolated
 from ..sim.observer import Observer
 
 if TYPE_CHECKING:
+    from ..invariants.image import LogImage
+    from ..sim.node import SimNode
     from .stage import Stage
 
 
 class Looks(Observer):
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
+        self._held: dict[str, LogImage] = {}
 
     def on_effect(self, node: str, resource: str) -> None:
         """No more effects of one node are under way at a resource than it takes (S53)."""
@@ -23,6 +26,25 @@ class Looks(Observer):
             what = f"{client.under_way} effects of {running} are under way at {resource}"
             what = f"{what}, which takes {client.concurrency}"
             self._stage.world.fail(PropertyViolated("concurrency", what))
+
+    def damaged(self, name: str, held: LogImage) -> None:
+        """The disk of a node that does not run has been damaged; until then it held this durably."""
+        self._held[name] = held
+
+    def node_started(self, node: SimNode) -> None:
+        """What is damaged is not taken for shorter: a node starts on all that was durable, or not at all (S10)."""
+        held = self._held.pop(node.name, None)
+        log = node.raft.log
+        if held is not None and (
+            log.last_index < held.last_index
+            or (held.last_index > log.previous_index and log.term_at(held.last_index) != held.last_term)
+            or node.raft.current_term < held.hard_state.term
+        ):
+            raise PropertyViolated(
+                "damage",
+                f"{node} has started on a damaged disk in term {node.raft.current_term} with a log to {log.last_index}; "
+                f"it held {held.hard_state} and a log to {held.last_index}:{held.last_term}",
+            )
 
     def strangers(self) -> None:
         """Called every now and then: an empty disk is not let in by whoever has met the one before it (S21)."""

@@ -32,6 +32,8 @@ USUAL = Scale()
 SHORT = Scale(quiet_heartbeats=12)
 """For mutants: what shows itself at all does so while faults last or when the cluster must heal."""
 
+OFTEN = {"resource.zombie": 0.55, "membership.in-partition": 0.3}
+"""The share of runs that have these kinds, however many kinds there are."""
 HARD_STATE_SHARE = 0.4
 FIVE_SHARE = 0.35
 NODES = (3, 5)
@@ -73,10 +75,10 @@ def _faults(random: Random, safety_ns: int, pace_ns: int) -> tuple[Fault, ...]:
 
 
 def _subset(random: Random) -> list[str]:
-    """Three to eight kinds, heavier ones more often."""
+    """Three to eight kinds, heavier ones more often; what many runs must have, in as many as that takes."""
     names = list(KINDS)
     wanted = random.randint(3, 8)
-    chosen: list[str] = []
+    chosen = [name for name, share in OFTEN.items() if random.random() < share]
     while len(chosen) < wanted:
         name = random.choices(names, [KINDS[each].weight for each in names])[0]
         if name not in chosen:
@@ -98,6 +100,7 @@ def _settings(random: Random) -> dict[str, Any]:
         "append_bytes_max": random.choice((64, 1000, 1 << 20)),
         "in_flight_max": random.choice((1, 4, 64)),
         "promotion_lag_max": random.choice((3, 100)),
+        "pre_vote": random.choice((1, 1, 1, 0)),
         "lease_reads": random.choice((0, 1)),
         "segment_kib": random.choice((4, 16, 256)),
         "delay_spread_us": random.choice((700, 700, 10_000, 60_000)),

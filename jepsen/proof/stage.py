@@ -93,6 +93,17 @@ class Stage(Observer):
         size = 1 + pick % max(1, len(names) - 1)
         return names[:size], names[size:]
 
+    def old_and_new(self) -> tuple[list[str], list[str]]:
+        """A majority of the oldest voters, and everybody else: in a joint configuration, two parts of which each may
+        take itself for enough."""
+        leader = self.world.leader()
+        configuration = leader.raft.configuration if leader is not None else self.world.configuration()
+        old = configuration.outgoing or configuration.voters
+        going = [name for name in old if name not in configuration.voters]
+        size = len(old) // 2 + 1
+        one = [*going, *(name for name in old if name not in going)][:size]
+        return one, [name for name in configuration.members if name not in one]
+
     def resource(self, parameters: Parameters) -> OutsideResource:
         resources = list(self.world.resources.values())
         return resources[int(parameters["which"]) % len(resources)]
@@ -285,6 +296,8 @@ class Stage(Observer):
         from a torn write (formats: Log files)."""
         done = rot_somewhere(self.world.hosts[name].disk, place, mask)
         if done:
+            if self.properties is not None and name in self.properties.ledger.nodes:
+                self.looks.damaged(name, self.properties.ledger.nodes[name].disk)
             self._declare(name, DiskFate.DAMAGED)
             self.damaged[name] = None
         return done

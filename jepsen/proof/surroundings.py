@@ -60,6 +60,7 @@ def options_of(settings: Parameters) -> Options:
         append_bytes_max=int(settings["append_bytes_max"]),
         in_flight_max=int(settings["in_flight_max"]),
         promotion_lag_max=int(settings["promotion_lag_max"]),
+        pre_vote=bool(settings["pre_vote"]),
         lease_reads=bool(settings["lease_reads"]),
     )
 

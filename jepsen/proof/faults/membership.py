@@ -11,8 +11,9 @@ from .kind import kind, lasting, number, one_of, whom
 if TYPE_CHECKING:
     from ..stage import Stage
 
-_FATE = one_of("then", "nothing", "nothing", "kill", "isolate", "pause", "power", "others")
-"""What happens in the middle of a change: to the leader, or (the last) all others are stopped for a while."""
+_FATE = one_of("then", "nothing", "nothing", "kill", "isolate", "pause", "power", "others", "part", "part")
+"""What happens in the middle of a change: to the leader; or all others are stopped for a while; or the old voters
+that go, and as many of those that stay as it takes, are parted from the rest."""
 
 
 @kind("membership.add", number("after_ms", 5, 500), _FATE, lasting(1000, 8000), weight=2)
@@ -39,7 +40,7 @@ def replace(stage: Stage, parameters: Parameters) -> bool:
     number("pick", 0, 999),
     one_of("what", "add", "remove", "replace"),
     lasting(1500, 15_000),
-    weight=4,
+    weight=2,
 )
 def in_partition(stage: Stage, parameters: Parameters) -> bool:
     """The change is asked for while the cluster is parted, on the side that can make it or on the other."""
@@ -101,6 +102,9 @@ def _and_then(stage: Stage, parameters: Parameters) -> bool:
             stage.world.pause(leader.name, int(parameters["for_ns"]))
         elif then == "isolate":
             stage.cut_for(parameters, stage.links_of(leader.name))
+        elif then == "part":
+            one, other = stage.old_and_new()
+            stage.cut_for(parameters, [(a, b) for a in one for b in other] + [(b, a) for a in one for b in other])
         elif then == "others":
             for node in stage.world.up():
                 if node is not leader and node.running:

@@ -20,7 +20,7 @@ def loss(stage: Stage, parameters: Parameters) -> bool:
     return stage.weather(parameters, loss=float(parameters["share"]))
 
 
-@kind("network.delay", share("share", 0.01, 0.3), number("tail_ms", 5, 300), lasting(500, 15_000))
+@kind("network.delay", share("share", 0.01, 0.3), number("tail_ms", 5, 800), lasting(500, 15_000))
 def delay(stage: Stage, parameters: Parameters) -> bool:
     """A heavy tail: some messages come long after they were sent."""
     tail_ns = int(parameters["tail_ms"]) * MILLISECOND

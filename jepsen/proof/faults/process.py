@@ -131,7 +131,14 @@ def step_down(stage: Stage, parameters: Parameters) -> bool:
     return stage.world.leader() is not None
 
 
-@kind("process.contest", number("spread_ms", 0, 40), one_of("how", "kill", "isolate"), lasting(500, 5000), weight=2)
+@kind(
+    "process.contest",
+    number("spread_ms", 0, 40),
+    one_of("how", "kill", "isolate"),
+    one_of("late", 0, 0, 1),
+    lasting(500, 5000),
+    weight=2,
+)
 def contest(stage: Stage, parameters: Parameters) -> bool:
     """The leader goes away, and as soon as the others may forget it all of them campaign at about the same time."""
     leader = stage.world.leader()
@@ -141,6 +148,10 @@ def contest(stage: Stage, parameters: Parameters) -> bool:
         stage.end(leader.name, parameters, stage.world.kill)
     else:
         stage.cut_for(parameters, stage.links_of(leader.name))
+    if parameters["late"]:
+        # Answers may come when their question was given up long ago.
+        timeout_ns = stage.world.options.election_timeout
+        stage.weather({"for_ns": 4 * timeout_ns}, tail=0.5, tail_ns=timeout_ns // 3, tail_max_ns=3 * timeout_ns)
     others = [node.name for node in stage.world.up() if node is not leader]
     wait_ns = stage.world.options.election_timeout + stage.world.options.heartbeat_interval
     for place, name in enumerate(others):

@@ -81,16 +81,17 @@ def restored(stage: Stage, parameters: Parameters) -> bool:
 
 @kind(
     "resource.zombie",
-    _WHICH,
-    number("tail_ms", 1500, 5000),
+    number("tenths", 22, 45),
     one_of("gone", "isolated", "paused", "killed", "cut"),
     lasting(3000, 12_000),
-    weight=10,
+    weight=2,
 )
 def zombie(stage: Stage, parameters: Parameters) -> bool:
     """A call of the leader is long on its way, and its leader is superseded before it arrives (S47)."""
-    tail_ns = int(parameters["tail_ms"]) * MILLISECOND
-    stage.slow_ways({**parameters, "for_ns": SECOND}, way_min_ns=tail_ns, way_spread_ns=tail_ns)
+    # In election timeouts: as long as the others need to find a successor, and longer.
+    way_ns = int(parameters["tenths"]) * stage.world.options.election_timeout // 10
+    for which in range(len(stage.world.resources)):
+        stage.slow_ways({"which": which, "for_ns": SECOND}, way_min_ns=way_ns, way_spread_ns=way_ns // 4)
 
     def act(name: str) -> None:
         stage.usual_ways()

@@ -126,3 +126,21 @@ def vote_newer_than_log(past: Past) -> None:
         # Each for itself or for the first: no majority has come together.
         voted_for = past.names[0] if place < len(past.names) // 2 else name
         past.disks[name] = Disk(log.up_to(5 + place % 2 * 2), 5, voted_for, commit_index=5)
+
+
+@hard_state("long-old-suffix")
+def long_old_suffix(past: Past) -> None:
+    """A former leader has a long log of entries that nobody else has; the others have committed fewer, and newer."""
+    *others, alone = past.names
+    log = Log()
+    log.no_op(1)
+    log.plain(1, 2)
+    long, short = log.copy(), log.copy()
+    long.plain(1, past.random.randint(5, 12))
+    short.no_op(2)
+    short.plain(2, past.random.randint(1, 3))
+    past.lead(1, alone)
+    past.lead(2, others[0])
+    past.disks[alone] = Disk(long, 1, alone, commit_index=3)
+    for name in others:
+        past.disks[name] = Disk(short, 2, others[0], commit_index=short.last_index)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ....raft.core import (
-    answers,
     append_entries,
     commitment,
     election,
@@ -231,11 +230,5 @@ MUTANTS = (
         "                progress.probe_sent = True\n                send_heartbeat(state, peer, progress)\n",
         "                progress.probe_sent or send_heartbeat(state, peer, progress)\n"
         "                progress.probe_sent = True\n",
-    ),
-    _mutant(
-        "an old leader's answer counts in a later term",
-        answers._answering,
-        "or term < state.current_term",
-        "",
     ),
 )
