@@ -1,7 +1,7 @@
 """Nothing outside is touched before a leader knows and holds everything (concepts: From winning an election to acting).
 
 No call in a term before its no-op is applied by the node that calls; no effect before the claim was granted at
-that resource and the take-over there is applied (S54).
+that resource and the take-over there is applied (S54), and none that leaves after the node has stopped leading.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...raft.core.entry import Entry, EntryKind
+from ...raft.core.events import Role
+from ...raft.core.invariants import Summary
 from ...raft.core.token import FencingToken
 from ...raft.outbox.codec import ACTIVATION, Activation, decode
 from ..sim.resource import OutsideResource, ResourceCall
@@ -28,6 +30,12 @@ class ActivationBarrier(Property):
         """By node, boot, resource and token: when it applied its activation."""
         self._granted: dict[tuple[str, FencingToken, str], int] = {}
         """By resource, token and holder: when the first claim was granted."""
+        self._ended: dict[int, int] = {}
+        """By term: when its leader stopped leading."""
+
+    def changed_role(self, node: ObservedNode, before: Summary) -> None:
+        if before.role is Role.LEADER:
+            self._ended[before.current_term] = self.ledger.now_ns
 
     def applied(self, node: ObservedNode, entries: list[Entry], results: list[Any]) -> None:
         now_ns = self.ledger.now_ns
@@ -62,6 +70,11 @@ class ActivationBarrier(Property):
         if claimed_ns is None or claimed_ns > call.sent_ns:
             raise self.broken(
                 f"{who} executes at {call.resource} with token {call.token}, which no claim there was granted before"
+            )
+        if call.sent_ns > self._ended.get(call.token.term, call.sent_ns):
+            raise self.broken(
+                f"{who} executes at {call.resource} with token {call.token} at {call.sent_ns}, and has not led since "
+                f"{self._ended[call.token.term]}"
             )
         taken_over_ns = self._activations.get((call.node, call.boot, call.resource, token))
         if taken_over_ns is None or taken_over_ns > call.sent_ns:

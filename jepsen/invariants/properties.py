@@ -25,6 +25,7 @@ from ..sim.resource import OutsideResource, ResourceCall
 from .acknowledged import Acknowledged
 from .activation_barrier import ActivationBarrier
 from .authority import Authority
+from .bounded_concurrency import BoundedConcurrency
 from .committed_by_quorum import CommittedByQuorum
 from .committed_for_ever import CommittedForEver
 from .configuration import ConfigurationInForce
@@ -49,6 +50,7 @@ from .log_matching import LogMatching
 from .monotone import Monotone
 from .observed import Leadership, ObservedNode, runs_of
 from .one_change_in_flight import OneChangeInFlight
+from .outbox_rules import OutboxRules
 from .property import HOOKS, DiskFate, Property
 from .reads import Reads
 from .reference import Reference
@@ -95,6 +97,8 @@ class Properties(Observer):
             self.reads,
             Authority(ledger),
             ActivationBarrier(ledger),
+            OutboxRules(ledger, reference),
+            BoundedConcurrency(ledger),
             TokenOrder(ledger),
             EffectOnce(ledger),
             EffectCommitted(ledger, reference),
@@ -281,6 +285,9 @@ class Properties(Observer):
         seen.applied = entries[-1].index
 
     # -- resources and clients ----------------------------------------------------------------------
+
+    def on_effect(self, node: str, resource: str) -> None:
+        self._tell("leaving", self._nodes[node], resource)
 
     def on_resource(self, call: ResourceCall) -> None:
         resource = self.world.resources[call.resource]

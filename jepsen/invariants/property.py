@@ -99,6 +99,9 @@ class Property:
 
     # -- resources and clients ----------------------------------------------------------------------
 
+    def leaving(self, node: ObservedNode, resource: str) -> None:
+        """A call of effects is leaving a node."""
+
     def called(self, call: ResourceCall, resource: OutsideResource) -> None: ...
 
     def resource_restored(self, resource: OutsideResource) -> None:

@@ -64,10 +64,11 @@ class Reference:
         """Replay from the state of ``applier``, which is the one after ``index``."""
         self._start_index = index
         self._start = list(applier.capture())
-        self._front, self._rear = self._fresh(), None
+        self._front, self._rear = self.fresh(), None
         self._hashes.clear()
 
-    def _fresh(self) -> Replay:
+    def fresh(self) -> Replay:
+        """Another replay, at :attr:`start_index`."""
         made = Replay()
         if self._start:
             made.applier.adopt(made.applier.prepare(self._start), self._start_index)
@@ -98,7 +99,7 @@ class Reference:
             self._advance(self._front, index)
             return self._front
         if self._rear is None or self._rear.applier.last_applied > index:
-            self._rear = self._fresh()
+            self._rear = self.fresh()
         self._advance(self._rear, index)
         return self._rear
 

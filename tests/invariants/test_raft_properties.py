@@ -309,5 +309,5 @@ def test_monotone_over_a_restart(what: str, says: str) -> None:
 def test_each_property_has_a_name_of_its_own_and_a_docstring() -> None:
     with scene() as it:
         names = [each.name for each in it.properties.all]
-        assert len(set(names)) == len(names) == 28
+        assert len(set(names)) == len(names) == 30
         assert all(type(each) is not Property for each in it.properties.all)

@@ -8,6 +8,7 @@ import pytest
 
 from fencepost.jepsen.invariants.acknowledged import Acknowledged
 from fencepost.jepsen.invariants.activation_barrier import ActivationBarrier
+from fencepost.jepsen.invariants.bounded_concurrency import BoundedConcurrency
 from fencepost.jepsen.invariants.configuration import ConfigurationInForce
 from fencepost.jepsen.invariants.equal_state import EqualState
 from fencepost.jepsen.invariants.one_change_in_flight import OneChangeInFlight
@@ -17,7 +18,7 @@ from fencepost.jepsen.invariants.snapshot_equals_replay import SnapshotEqualsRep
 from fencepost.jepsen.sim.jobs import Invocation, Reply
 from fencepost.raft.core.configuration import Change, ChangeKind, Configuration, encode_configuration
 from fencepost.raft.core.entry import EntryKind, Snapshot
-from fencepost.raft.core.events import Effects, Read, ReadReady, ReadRefused, SnapshotTaken, Tick
+from fencepost.raft.core.events import Effects, Read, ReadReady, ReadRefused, Role, SnapshotTaken, Tick
 from fencepost.raft.core.options import Options
 from fencepost.raft.ports import Answer, AnswerStatus, Wait
 
@@ -286,6 +287,28 @@ def test_activation_barrier(kind: str) -> None:
         for says, told in wrong.items():
             with it.breaks(ActivationBarrier, f"{told.node}/{told.boot} .*{says.strip()}"):
                 it.tell(ActivationBarrier, told)
+
+
+def test_no_effect_leaves_after_its_leader_has_stopped_leading() -> None:
+    with scene() as it:
+        call = it.call()
+        it.world.step_down(it.leader.name)
+        it.world.run_until(lambda: it.leader.raft.role is not Role.LEADER)
+        ended_ns = it.world.now_ns
+        it.tell(ActivationBarrier, call._replace(sent_ns=ended_ns))
+        it.tell(ActivationBarrier, it.call("claim")._replace(sent_ns=ended_ns + 1))
+        with it.breaks(ActivationBarrier, f"at {ended_ns + 1}, and has not led since {ended_ns}"):
+            it.tell(ActivationBarrier, call._replace(sent_ns=ended_ns + 1))
+
+
+def test_bounded_concurrency() -> None:
+    with scene() as it:
+        own, client = it.of(BoundedConcurrency), it.leader.node.resources["ledger"]
+        client.under_way = client.concurrency
+        own.leaving(it.leader, "ledger")
+        client.under_way += 1
+        with it.breaks(BoundedConcurrency, f"{it.leader} has 2 calls under way at ledger, which takes 1"):
+            own.leaving(it.leader, "ledger")
 
 
 def test_members_that_come_and_go_break_nothing() -> None:
