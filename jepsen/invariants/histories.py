@@ -155,15 +155,21 @@ def of_log(
 ) -> History:
     """Everything that was to go into the log, as appends to one list, and where it stands. What was in it before,
     up to ``adopted_to``, is left out."""
-    stands = _positions(committed, EntryKind.EMBEDDED)
+    committed = list(committed)
+    proposals, commands = _positions(committed, EntryKind.EMBEDDED), _positions(committed, EntryKind.OUTBOX)
     history = History([], {})
     names: dict[bytes, None] = {}
     for job in jobs:
         if job.kind not in (Kind.SUBMIT, Kind.PROPOSE) or job.data in names:
             continue
         names[job.data] = None
-        places = stands.get(job.data, ())
-        index = first_index.get(job.name) if job.kind is Kind.SUBMIT else (places[0] if places else None)
+        index: int | None = None
+        if job.kind is Kind.PROPOSE:
+            index = next(iter(proposals.get(job.data, ())), None)
+        elif job.name in first_index:
+            index = first_index[job.name]
+            if index > adopted_to and index not in commands.get(job.data, ()):
+                index = None  # The id belongs to another command.
         if index is not None and index <= adopted_to:
             continue
         operation = Operation(job.client, "append", LOG, job.name, None, job.begun_ns, _return(job), _status(job))

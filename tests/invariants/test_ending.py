@@ -225,6 +225,16 @@ def test_the_history_of_the_log_has_every_command_and_proposal_once() -> None:
         assert list(repeated(jobs, twice)) == ["first write"]
 
 
+def test_in_the_history_of_the_log_an_id_belongs_to_one_command() -> None:
+    with scene() as it:
+        first = next(job for job in it.properties.jobs if job.name == "first at ledger")
+        other = it.world.client().submit(first.name, payload=b"other")
+        it.world.run_until(lambda: other.fate is Fate.REFUSED)
+        history = of_log([first, other], it.ledger.first_index, it.ledger.committed)
+        assert list(history.committed.values()) == [first.final.index, None]  # type: ignore[union-attr]
+        final_scan(it.world)
+
+
 def test_the_history_of_a_fence() -> None:
     with scene() as it:
         resource = it.world.resources["ledger"]
