@@ -4,7 +4,9 @@
 #   make test      the test suite
 #   make verify    style, types, import directions; writes nothing
 #   make fix       mends the style that can be mended by a program; makes docs/reference.md anew
-#   make prove     the long proof: seeds, kills, damage
+#   make prove     whole clusters under faults, a thousand seeds and every planted fault; build/prove.json
+#   make endure    the long tests: kills and damage with real processes and files, many seeds
+#   make soak      the same as prove with new seeds, for an hour
 #   make bench     commands per second, beside another system
 #   make coverage  the test suite with a report of what it does not reach
 
@@ -14,14 +16,14 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet
 ARGS ?=
 
-.PHONY: demo test verify fix prove bench coverage clean
+.PHONY: demo test verify fix prove endure soak bench coverage clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/runtime.stamp
 	$(VENV)/bin/fencepost demo $(ARGS)
 
 test: $(VENV)/dev.stamp
-	$(VENV)/bin/pytest $(ARGS)
+	$(VENV)/bin/pytest -n 2 --dist loadfile $(ARGS)
 
 # Caches are kept out of the tree, or not made, so that verifying leaves no trace.
 verify: $(VENV)/dev.stamp
@@ -38,7 +40,13 @@ fix: $(VENV)/dev.stamp
 	$(PY) -m tests.house.reference
 
 prove: $(VENV)/dev.stamp
-	$(VENV)/bin/pytest -m prove $(ARGS)
+	$(PY) -m fencepost.jepsen.proof prove --minutes 11.5 --workers 2 --out build/prove.json $(ARGS)
+
+endure: $(VENV)/dev.stamp
+	$(VENV)/bin/pytest -n 2 --dist loadfile -m endure $(ARGS)
+
+soak: $(VENV)/dev.stamp
+	$(PY) -m fencepost.jepsen.proof soak --minutes 60 --workers 2 --out build/soak.json $(ARGS)
 
 bench: $(VENV)/runtime.stamp
 	$(PY) -m benchmarks.compare $(ARGS)

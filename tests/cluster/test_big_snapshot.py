@@ -64,7 +64,7 @@ class Heartbeats:
             await asyncio.sleep(HEARTBEAT_S / 10)
 
 
-@pytest.mark.prove
+@pytest.mark.endure
 async def test_a_large_snapshot_costs_no_heartbeat_s36(make_cluster: Callable[..., LocalCluster]) -> None:
     cluster = make_cluster(definitions=LARGE + LEDGER)
     cluster.start()

@@ -72,7 +72,7 @@ async def test_kill_any_node_during_5000_submissions_s05_s13_s50(make_cluster: C
     await _kill_under_load(make_cluster(definitions=LEDGER), seed=1, submissions=5000, kills=3)
 
 
-@pytest.mark.prove
+@pytest.mark.endure
 @pytest.mark.parametrize("seed", range(2, 5))
 async def test_kill_nodes_again_and_again(make_cluster: Callable[..., LocalCluster], seed: int) -> None:
     await _kill_under_load(make_cluster(definitions=LEDGER), seed=seed, submissions=20_000, kills=10)
@@ -118,7 +118,7 @@ async def test_all_nodes_killed_and_restarted_with_a_late_third_s03(make_cluster
     await _restart_all(make_cluster(), seed=3, rounds=1)
 
 
-@pytest.mark.prove
+@pytest.mark.endure
 @pytest.mark.parametrize("seed", range(4, 7))
 async def test_all_nodes_killed_again_and_again_s03(make_cluster: Callable[..., LocalCluster], seed: int) -> None:
     await _restart_all(make_cluster(), seed=seed, rounds=6)

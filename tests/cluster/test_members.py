@@ -120,7 +120,7 @@ async def _all_compacted(cluster: LocalCluster) -> None:
     await until(look, within_s=20, what="a log that begins behind a snapshot, everywhere")
 
 
-@pytest.mark.prove
+@pytest.mark.endure
 async def test_a_wiped_node_is_refused_under_its_old_name_and_replaced_under_a_new_one_s21_s56(
     make_cluster: Callable[..., LocalCluster],
 ) -> None:

@@ -59,7 +59,7 @@ async def finish(client: Client, part: str | None, method: str, node: str) -> No
     await until(look, within_s=60, what=f"{method} {node}")
 
 
-@pytest.mark.prove
+@pytest.mark.endure
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_a_change_comes_to_an_end_whoever_is_killed_meanwhile_s24_s25(
     make_cluster: Callable[..., LocalCluster], seed: int

@@ -36,7 +36,7 @@ def test_seeds(place: int) -> None:
     assert all(before < after for those in terms for before, after in pairwise(those))
 
 
-@pytest.mark.prove
+@pytest.mark.endure
 @pytest.mark.parametrize("batch", range(50))
 def test_many_seeds(batch: int) -> None:
     count = PROVE_SEEDS // 50

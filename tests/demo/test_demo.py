@@ -109,7 +109,7 @@ def test_a_frozen_leaders_late_write_is_refused_and_proven_s47(runs: dict[str, R
     assert "Try next" in sound.flat
 
 
-@pytest.mark.prove
+@pytest.mark.endure
 @pytest.mark.parametrize("nodes", ["3", "5"])
 @pytest.mark.parametrize(
     ("scenario", "shown"),

@@ -12,7 +12,7 @@ import pytest
 
 from .tree import ROOT
 
-pytestmark = pytest.mark.prove
+pytestmark = pytest.mark.endure
 
 
 def run(*arguments: str) -> str:

@@ -134,7 +134,7 @@ def test_a_selection_of_tests_passes_against_the_wheel(owner: Path, tmp_path: Pa
     assert " passed" in printed.splitlines()[-1], printed
 
 
-@pytest.mark.prove
+@pytest.mark.endure
 def test_the_wheel_installs_with_what_it_asks_for(wheel: Path, tmp_path: Path) -> None:
     """Nothing lent: the dependencies come from the index, as they do for a user."""
     venv.create(tmp_path / "venv", with_pip=True, symlinks=True)

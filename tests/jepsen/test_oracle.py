@@ -111,7 +111,7 @@ def test_small_histories(source: Make, kind: str) -> None:
     assert min(seen[True], seen[False]) > HISTORIES / 10, seen
 
 
-@pytest.mark.prove
+@pytest.mark.endure
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("source", [small, near])
 def test_many_small_histories(source: Make, kind: str) -> None:

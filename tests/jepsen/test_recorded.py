@@ -53,7 +53,7 @@ def test_recordings_are_legal(kind: str) -> None:
     all_are_legal(kind, 0, SEEDS)
 
 
-@pytest.mark.prove
+@pytest.mark.endure
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_recordings_are_legal(kind: str) -> None:
     all_are_legal(kind, SEEDS, PROVE_SEEDS)

@@ -19,7 +19,7 @@ def test_a_random_life_of_five_nodes(seed: int) -> None:
     Chaos(seed, nodes=5).run()
 
 
-@pytest.mark.prove
+@pytest.mark.endure
 @pytest.mark.parametrize("seed", range(2000, 2400))
 def test_many_random_lives(seed: int) -> None:
     Chaos(seed, nodes=3 if seed % 3 else 5).run()
@@ -64,7 +64,7 @@ def test_a_random_life_of_a_cluster_that_changes(seed: int) -> None:
     Wilder(seed).run()
 
 
-@pytest.mark.prove
+@pytest.mark.endure
 @pytest.mark.parametrize("seed", range(4000, 4400))
 def test_many_random_lives_of_clusters_that_change(seed: int) -> None:
     Wilder(seed).run()

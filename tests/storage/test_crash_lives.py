@@ -100,7 +100,7 @@ def test_s14_a_recovery_of_it_may_be_cut_anywhere_too() -> None:
     assert cut_again_while_it_recovers(SEEDS[0], aftermaths, told, sample=12) > 60
 
 
-@pytest.mark.prove
+@pytest.mark.endure
 @pytest.mark.parametrize("seed", range(100, 140))
 def test_s14_many_lives(seed: int) -> None:
     aftermaths, told = aftermaths_of_a_life(seed, writes=200)

@@ -208,7 +208,7 @@ def test_s14_the_next_opening_may_be_cut_anywhere_too() -> None:
     assert cut_again(SEEDS[0], ACTS, sample=12) > 60
 
 
-@pytest.mark.prove
+@pytest.mark.endure
 @pytest.mark.parametrize("seed", range(200, 240))
 def test_s14_many_lives_with_snapshots(seed: int) -> None:
     cut(seed, 150)
