@@ -318,6 +318,19 @@ def test_a_removed_member_hears_of_it_and_is_forgotten_then() -> None:
     assert (sorted(lone.raft.progress), lone.raft.departing) == (["n2", "n3"], {})
 
 
+def test_a_removed_member_that_was_sent_everything_and_has_not_answered_is_kept() -> None:
+    lone = leading(Configuration(FOUR))
+    lone.acknowledge("n4", 1)
+    lone.change(Change(REMOVE, "n4"))
+    commit(lone, "n2", "n3")
+    lone.advance(HEARTBEAT)
+    commit(lone, "n2", "n3")
+    assert lone.raft.progress["n4"].commit_sent == 2
+    assert "n4" in lone.raft.departing
+    lone.acknowledge("n4", 2)
+    assert "n4" not in lone.raft.progress
+
+
 def test_a_removed_member_that_is_away_is_forgotten_in_the_end() -> None:
     lone = leading(Configuration(FOUR))
     lone.change(Change(REMOVE, "n4"))
@@ -435,6 +448,14 @@ def test_a_new_leader_leaves_a_joint_configuration_once_its_no_op_is_committed(d
     assert lone.raft.log.last_index == 3  # Once.
     lone.advance(3 * HEARTBEAT)
     assert lone.raft.log.last_index == 3
+
+
+def test_a_new_leader_leaves_no_joint_configuration_before_its_term_has_begun() -> None:
+    joint = Configuration(("n1", "n4"), outgoing=("n1", "n2"), auto_leave=True)
+    lone = Lone(term=1, log=[configured(1, 1, joint)], commit_index=1)
+    lone.become_leader()
+    lone.advance(3 * HEARTBEAT)
+    assert (lone.raft.configuration.is_joint, lone.raft.log.last_index) == (True, 2)
 
 
 def test_votes_are_counted_in_both_halves_of_a_joint_configuration() -> None:

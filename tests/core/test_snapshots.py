@@ -48,6 +48,13 @@ def test_a_snapshot_is_wanted_after_so_many_entries_and_not_again_before_it_is_t
     lone.append(1, (15, 1), entries(1, start=16), commit=16)
     lone.settle()
     assert [wanted.last_index for wanted in lone.wanted] == [6, 16]
+    taken(lone)
+    lone.append(1, (16, 1), entries(*[1] * 4, start=17), commit=20)
+    lone.settle()
+    assert len(lone.wanted) == 2
+    lone.append(1, (20, 1), entries(1, start=21), commit=21)
+    lone.settle()
+    assert lone.wanted[2].last_index == 21
 
 
 def test_a_snapshot_is_wanted_after_so_many_bytes() -> None:

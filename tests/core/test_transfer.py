@@ -120,6 +120,14 @@ def test_targets_that_cannot_take_over_are_refused(target: str, why: str) -> Non
     assert isinstance(lone.propose(b"x"), Accepted)
 
 
+def test_a_voter_that_has_not_answered_in_this_term_is_no_target() -> None:
+    lone = Lone(term=1)
+    lone.become_leader()
+    lone.acknowledge("n2", 1)
+    assert lone.transfer("n3") == Refused("TRANSFER_REFUSED", "n1", "n3 was not heard of lately")
+    assert lone.transfer()[0] == "n2"
+
+
 def test_with_nobody_there_is_nobody_to_hand_over_to() -> None:
     lone = leader(Configuration(("n1",)))
     assert lone.transfer() == Refused("TRANSFER_REFUSED", "n1", "no other voter was heard of lately")
