@@ -16,6 +16,8 @@ def rot_somewhere(disk: SimDisk, place: int, mask: int) -> bool:
     files = [(path, size) for path in disk.files() if (size := _rottable_bytes(disk, path)) > 0]
     if not files:
         return False
+    # The log's files more often than the others, which are more.
+    files += 5 * [(path, size) for path, size in files if path.suffix == ".log"]
     path, size = files[place % len(files)]
     # Zeros are space between records and behind them, which few would miss.
     content = disk.read(path)

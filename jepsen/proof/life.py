@@ -57,7 +57,6 @@ class Life:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.tally: Tally | None = None
         self.world = world_of(plan)
         self.stage = Stage(self.world)
         think_ns = int(plan.settings["think_ms"]) * MILLISECOND
@@ -82,8 +81,8 @@ class Life:
         if plan.hard_state:
             begin(world, plan.hard_state, stream(plan.seed, "hard state"))
         stage.properties = properties = all_properties(world)
-        self.tally = Tally(properties.ledger)
-        properties.add(self.tally)
+        stage.tally = Tally(properties.ledger)
+        properties.add(stage.tally)
         world.hooks.add(stage.looks)
         world.start_all()
         stage.supervise()
@@ -117,7 +116,7 @@ class Life:
         self.operations = len(jobs) + sum(len(resource.calls) for resource in fenced)
 
     def result(self, failure: Failure | None, wall_s: float) -> Result:
-        world, plan, tally = self.world, self.plan, self.tally
+        world, plan, tally = self.world, self.plan, self.stage.tally
         return Result(
             plan.seed,
             plan.nodes,

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...raft.core.events import Role
+from ...raft.core.token import FencingToken
+from ...raft.outbox.operation import TERMINAL
+from ...raft.ports import Answer, AnswerStatus, Wait
 from ..invariants import PropertyViolated
+from ..sim.jobs import Invocation, Kind, Reply
 from ..sim.observer import Observer
 
 if TYPE_CHECKING:
@@ -12,20 +17,35 @@ if TYPE_CHECKING:
     from ..sim.node import SimNode
     from .stage import Stage
 
+_ENDS = frozenset(state.value for state in TERMINAL)
+
 
 class Looks(Observer):
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._held: dict[str, LogImage] = {}
 
-    def on_effect(self, node: str, resource: str) -> None:
-        """No more effects of one node are under way at a resource than it takes (S53)."""
+    def on_effect(self, node: str, resource: str, token: FencingToken) -> None:
+        """No effect leaves a node that knows that its authority is gone (S40), and no more are under way at a resource
+        than it takes (S53)."""
         running = self._stage.world.node(node)
+        raft = running.raft
+        if raft.role is not Role.LEADER or raft.current_term != token.term:
+            what = f"an effect of {token} leaves {running} for {resource}"
+            self._stage.world.fail(PropertyViolated("revoked authority", what))
         client = running.resources[resource]
         if client.under_way > client.concurrency:
             what = f"{client.under_way} effects of {running} are under way at {resource}"
             what = f"{what}, which takes {client.concurrency}"
             self._stage.world.fail(PropertyViolated("concurrency", what))
+
+    def on_answered(self, invocation: Invocation, answer: Answer | Reply | None) -> None:
+        """Who waits for the end of a command is told when it has ended, and not before."""
+        job = invocation.job
+        if job.kind is not Kind.SUBMIT or job.wait != Wait.DONE or not isinstance(answer, Answer):
+            return
+        if answer.status == AnswerStatus.DONE and answer.state not in _ENDS:
+            raise PropertyViolated("done is done", f"{job.name} is called done, and is {answer.state}")
 
     def damaged(self, name: str, held: LogImage) -> None:
         """The disk of a node that does not run has been damaged; until then it held this durably."""
@@ -42,7 +62,8 @@ class Looks(Observer):
         ):
             raise PropertyViolated(
                 "damage",
-                f"{node} has started on a damaged disk in term {node.raft.current_term} with a log to {log.last_index}; "
+                f"{node} has started on a damaged disk in term {node.raft.current_term} with a log "
+                f"to {log.last_index}; "
                 f"it held {held.hard_state} and a log to {held.last_index}:{held.last_term}",
             )
 

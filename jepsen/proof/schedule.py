@@ -100,6 +100,7 @@ def _settings(random: Random) -> dict[str, Any]:
         "append_bytes_max": random.choice((64, 1000, 1 << 20)),
         "in_flight_max": random.choice((1, 4, 64)),
         "promotion_lag_max": random.choice((3, 100)),
+        "skew_s": random.choice((0, 1, 300)),
         "pre_vote": random.choice((1, 1, 1, 0)),
         "lease_reads": random.choice((0, 1)),
         "segment_kib": random.choice((4, 16, 256)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from .damage import make_sound, rot_somewhere
 from .looks import Looks
 from .operator import Operator
 from .plan import Parameters
+from .tally import Tally
 
 if TYPE_CHECKING:
     from ..invariants import Properties
@@ -46,6 +48,7 @@ class Stage(Observer):
         """Nodes whose disks were damaged for good: never so many that a quorum rests on them."""
         self.properties: Properties | None = None
         """Who has to know what is done to disks."""
+        self.tally: Tally | None = None
         self.others: list[Client] = []
         """Clients beside those of the load, each with one job."""
         self.wiped: dict[str, tuple[str, ...]] = {}
@@ -148,6 +151,11 @@ class Stage(Observer):
                 self.world.outside.call_soon(act)
 
         self.world.hooks.on_role.append(look)
+
+    def at_joint(self, delay_ns: int, act: Callable[..., object], *arguments: Any) -> None:
+        """Do it so long after a leader has next taken a joint configuration into its log."""
+        if self.tally is not None:
+            self.tally.at_joint.append(partial(self.later, delay_ns, act, *arguments))
 
     def read_at(self, name: str) -> None:
         """A client of its own reads something linearizably, and asks this node first."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from ...raft.core.entry import Snapshot
-from ...raft.core.events import Accepted, ChangeConfiguration, Effects, Event, Persist
+from ...raft.core.events import Accepted, ChangeConfiguration, Effects, Event, Persist, Role
 from ...raft.core.invariants import Summary
 from ...raft.core.token import FencingToken
 from ..invariants.ledger import Ledger
@@ -28,6 +29,8 @@ class Tally(Property):
         self.happened: Counter[str] = Counter()
         self.zombie = False
         self.membership_partition = False
+        self.at_joint: list[Callable[[], object]] = []
+        """What is to be done as soon as a leader has a joint configuration in its log."""
         self._claimed: dict[str, FencingToken] = {}
 
     def special(self, node: ObservedNode, before: Summary, event: Event, effects: Effects) -> None:
@@ -46,6 +49,10 @@ class Tally(Property):
     def configured(self, node: ObservedNode) -> None:
         if node.raft.configuration.is_joint:
             self.happened["observed.joint"] += 1
+            if node.raft.role is Role.LEADER:
+                waiting, self.at_joint = self.at_joint, []
+                for act in waiting:
+                    self.ledger.world.outside.call_soon(act)
 
     def _parted(self, node: ObservedNode) -> bool:
         members = frozenset(node.raft.configuration.members)

@@ -98,7 +98,7 @@ class ResourceClient:
         looks = self._outside.hooks.on_effect
         if looks:
             for look in tuple(looks):
-                look(self._node, self.name)
+                look(self._node, self.name, token)
         try:
             outcomes: list[AttemptOutcome] = await self._call("execute", token, holder, attempts)
             return outcomes

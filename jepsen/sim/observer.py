@@ -12,6 +12,7 @@ from ...raft.core.entry import Entry
 from ...raft.core.events import Effects, Event, RoleChange
 from ...raft.core.invariants import Summary
 from ...raft.core.messages import Message
+from ...raft.core.token import FencingToken
 from ...raft.ports import Answer
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Observer:
     def on_applied(self, node: SimNode, entries: list[Entry], results: list[Any]) -> None:
         """The state machines have taken these entries."""
 
-    def on_effect(self, node: str, resource: str) -> None:
+    def on_effect(self, node: str, resource: str, token: FencingToken) -> None:
         """A call of an effect is about to leave a node."""
 
     def on_resource(self, call: ResourceCall) -> None:
@@ -85,7 +86,7 @@ class Hooks:
         self.on_delivered: list[Callable[[str, str, Message], None]] = []
         self.on_sync: list[Callable[[SimNode, int], None]] = []
         self.on_applied: list[Callable[[SimNode, list[Entry], list[Any]], None]] = []
-        self.on_effect: list[Callable[[str, str], None]] = []
+        self.on_effect: list[Callable[[str, str, FencingToken], None]] = []
         self.on_resource: list[Callable[[ResourceCall], None]] = []
         self.on_restored: list[Callable[[OutsideResource], None]] = []
         self.on_invoked: list[Callable[[Invocation], None]] = []

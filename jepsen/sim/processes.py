@@ -11,6 +11,7 @@ from collections.abc import Callable
 from enum import Enum
 
 from ...raft.core.errors import FencepostError
+from ...raft.core.token import FencingToken
 from .agenda import ProcessEnded
 from .host import Host
 from .node import SimNode
@@ -223,7 +224,7 @@ class Processes(Surroundings):
         end_ns = self.now_ns + within_ns
         looks = self.hooks.on_effect
 
-        def look(source: str, resource: str) -> None:
+        def look(source: str, resource: str, token: FencingToken) -> None:
             if source == name or self.now_ns > end_ns:
                 looks.remove(look)
                 if source == name and self.now_ns <= end_ns:

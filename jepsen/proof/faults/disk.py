@@ -75,7 +75,8 @@ def write_fails(stage: Stage, parameters: Parameters) -> bool:
     "disk.sync-fails",
     whom("leader", "any"),
     number("nth", 1, 6),
-    one_of("which", "sync_data", "sync", "sync_directory"),
+    one_of("which", "sync_data", "sync_data", "sync_data", "sync", "sync_directory"),
+    weight=3,
 )
 def sync_fails(stage: Stage, parameters: Parameters) -> bool:
     """One sync fails, and the next would succeed over the hole that it left (S12)."""
@@ -135,7 +136,7 @@ def rot(stage: Stage, parameters: Parameters) -> bool:
     return True
 
 
-@kind("disk.lost", whom("leader", "any"), lasting(50, 3000), weight=0.7)
+@kind("disk.lost", whom("leader", "any"), lasting(50, 3000), weight=2)
 def lost(stage: Stage, parameters: Parameters) -> bool:
     """The directory of one of a minority is gone, and the node starts on an empty disk: whoever has met it
     before turns it away (S21)."""

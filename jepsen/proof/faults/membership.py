@@ -32,7 +32,8 @@ def remove(stage: Stage, parameters: Parameters) -> bool:
 @kind("membership.replace", number("count", 1, 2), number("after_ms", 5, 500), _FATE, lasting(1000, 8000), weight=2)
 def replace(stage: Stage, parameters: Parameters) -> bool:
     """Several members at once by as many new ones, through a joint configuration (S24)."""
-    return stage.operator.replace(int(parameters["count"])) and _and_then(stage, parameters)
+    stage.at_joint(int(parameters["after_ms"]) * MILLISECOND // 8, _meanwhile, stage, parameters)
+    return stage.operator.replace(int(parameters["count"]))
 
 
 @kind(
@@ -89,26 +90,28 @@ def absent(stage: Stage, parameters: Parameters) -> bool:
 
 
 def _and_then(stage: Stage, parameters: Parameters) -> bool:
-    def act() -> None:
-        leader = stage.world.leader()
-        then = str(parameters["then"])
-        if leader is None:
-            return
-        if then == "kill":
-            stage.end(leader.name, parameters, stage.world.kill)
-        elif then == "power":
-            stage.end(leader.name, parameters, stage.world.cut_power)
-        elif then == "pause":
-            stage.world.pause(leader.name, int(parameters["for_ns"]))
-        elif then == "isolate":
-            stage.cut_for(parameters, stage.links_of(leader.name))
-        elif then == "part":
-            one, other = stage.old_and_new()
-            stage.cut_for(parameters, [(a, b) for a in one for b in other] + [(b, a) for a in one for b in other])
-        elif then == "others":
-            for node in stage.world.up():
-                if node is not leader and node.running:
-                    stage.world.pause(node.name, int(parameters["for_ns"]))
-
-    stage.later(int(parameters["after_ms"]) * MILLISECOND, act)
+    stage.later(int(parameters["after_ms"]) * MILLISECOND, _meanwhile, stage, parameters)
     return True
+
+
+def _meanwhile(stage: Stage, parameters: Parameters) -> None:
+    """What ``then`` says."""
+    leader = stage.world.leader()
+    then = str(parameters["then"])
+    if leader is None:
+        return
+    if then == "kill":
+        stage.end(leader.name, parameters, stage.world.kill)
+    elif then == "power":
+        stage.end(leader.name, parameters, stage.world.cut_power)
+    elif then == "pause":
+        stage.world.pause(leader.name, int(parameters["for_ns"]))
+    elif then == "isolate":
+        stage.cut_for(parameters, stage.links_of(leader.name))
+    elif then == "part":
+        one, other = stage.old_and_new()
+        stage.cut_for(parameters, [(a, b) for a in one for b in other] + [(b, a) for a in one for b in other])
+    elif then == "others":
+        for node in stage.world.up():
+            if node is not leader and node.running:
+                stage.world.pause(node.name, int(parameters["for_ns"]))

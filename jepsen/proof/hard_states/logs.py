@@ -32,7 +32,7 @@ def _log_of(terms: tuple[int, ...]) -> Log:
 def _figure_7(past: Past, letter: str) -> None:
     """One node has the log of the figure's leader and one that of ``letter``; the others have any of the figure's.
 
-    Only the entries of term 1 are known to be committed; the leader of term 8 has not been elected yet. Whoever led
+    What a majority has is committed, and known to be by some. The leader of term 8 has not been elected yet; who led
     the newest term that left an entry was elected by a majority, which therefore has that term.
     """
     letters = ["leader", letter, *(past.random.choice("abcdef") for _ in past.names[2:])]
@@ -44,11 +44,24 @@ def _figure_7(past: Past, letter: str) -> None:
     voters = [name for name in past.names if name == leader or _may_vote(logs[name], inherited, newest)]
     voters = voters[: len(past.names) // 2 + 1] if leader in voters[: len(past.names) // 2 + 1] else voters
     past.lead(newest, leader)
+    committed = _committed(list(logs.values()))
     for name, terms in logs.items():
-        if name in voters:
-            past.disks[name] = Disk(_log_of(terms), newest, leader, commit_index=3)
-        else:
-            past.disks[name] = Disk(_log_of(terms), max(terms), commit_index=3)
+        term, vote = (newest, leader) if name in voters else (max(terms), "")
+        same = next(
+            (place for place, (one, other) in enumerate(zip(terms, committed, strict=False)) if one != other), 0
+        )
+        same = same or min(len(terms), len(committed))
+        past.disks[name] = Disk(_log_of(terms), term, vote, commit_index=past.random.randint(3, same))
+
+
+def _committed(logs: list[tuple[int, ...]]) -> tuple[int, ...]:
+    """The longest log that is the beginning of a majority's: a leader of its last term may have committed it."""
+    longest: tuple[int, ...] = ()
+    for terms in logs:
+        for size in range(len(longest) + 1, len(terms) + 1):
+            if sum(other[:size] == terms[:size] for other in logs) > len(logs) // 2:
+                longest = terms[:size]
+    return longest
 
 
 def _may_vote(terms: tuple[int, ...], candidate: tuple[int, ...], term: int) -> bool:

@@ -36,12 +36,6 @@ MUTANTS = (
         "if True:",
     ),
     _mutant(
-        "a batch is dropped when the lease lapses",
-        Dispatcher._execute,
-        'self._give_back(batch, "the leader had not heard a quorum when it was due")',
-        "self._end(batch)",
-    ),
-    _mutant(
         "a lane goes on before its head's failure is known",
         Dispatcher._propose_outcomes,
         "if succeeded == len(batch.outcomes):",
@@ -83,12 +77,6 @@ MUTANTS = (
         Waiters._decide,
         "ours = sum(1 for entry in entries if entry.term == batch.term)",
         "ours = len(entries)",
-    ),
-    _mutant(
-        "what was overwritten here is called lost",
-        Waiters.add,
-        "self._overtaken.append(rest)",
-        "overtaken.sink.lost(rest.keys)",
     ),
     _mutant(
         "a command is called done when it is taken in",

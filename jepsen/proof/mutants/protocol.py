@@ -67,12 +67,6 @@ MUTANTS = (
         "if term > self.current_term:",
         "if term >= self.current_term:",
     ),
-    _mutant(
-        "the term of a vote is not compared",
-        election.handle_request_vote_response,
-        "or message.term != state.current_term",
-        "",
-    ),
     _mutant("a leader without a quorum leads on", RaftState.lost_quorum, "self.options.check_quorum", "False"),
     # -- logs
     _mutant("every append truncates", append_entries._count_known, "return known", "return 0"),

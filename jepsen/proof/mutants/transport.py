@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ....transport import codec, handshake
+from ....transport import codec
 from ....transport.framing import FrameDecoder
 from .mutant import Mutant
 
@@ -22,21 +22,9 @@ MUTANTS = (
         "if False:",
     ),
     _mutant(
-        "what has come of a frame is forgotten when more comes",
-        FrameDecoder.feed,
-        "        held += data\n",
-        "        held[:] = data\n",
-    ),
-    _mutant(
         "the lowest bit of a term is lost on the wire",
         codec.encode_message,
         "_encode(message)",
         "_encode(message._replace(term=message.term & ~1) if hasattr(message, 'term') else message)",
-    ),
-    _mutant(
-        "an empty disk is taken for the one that its node had",
-        handshake._check_instance,
-        "known = known_instances.get(node_id)",
-        "known = None",
     ),
 )
