@@ -10,7 +10,6 @@ from typing import Any
 
 from ...raft.core.entry import Entry, EntryKind
 from ...raft.core.events import Role
-from ...raft.core.invariants import Summary
 from ...raft.core.token import FencingToken
 from ...raft.outbox.codec import ACTIVATION, Activation, decode
 from ..sim.resource import OutsideResource, ResourceCall
@@ -30,12 +29,13 @@ class ActivationBarrier(Property):
         """By node, boot, resource and token: when it applied its activation."""
         self._granted: dict[tuple[str, FencingToken, str], int] = {}
         """By resource, token and holder: when the first claim was granted."""
-        self._ended: dict[int, int] = {}
-        """By term: when its leader stopped leading."""
 
-    def changed_role(self, node: ObservedNode, before: Summary) -> None:
-        if before.role is Role.LEADER:
-            self._ended[before.current_term] = self.ledger.now_ns
+    def leaving(self, node: ObservedNode, resource: str, token: FencingToken) -> None:
+        raft = node.raft
+        if raft.role is not Role.LEADER or raft.current_term != token.term:
+            raise self.broken(
+                f"{node}, a {raft.role} of term {raft.current_term}, has a call leave for {resource} with token {token}"
+            )
 
     def applied(self, node: ObservedNode, entries: list[Entry], results: list[Any]) -> None:
         now_ns = self.ledger.now_ns
@@ -70,11 +70,6 @@ class ActivationBarrier(Property):
         if claimed_ns is None or claimed_ns > call.sent_ns:
             raise self.broken(
                 f"{who} executes at {call.resource} with token {call.token}, which no claim there was granted before"
-            )
-        if call.sent_ns > self._ended.get(call.token.term, call.sent_ns):
-            raise self.broken(
-                f"{who} executes at {call.resource} with token {call.token} at {call.sent_ns}, and has not led since "
-                f"{self._ended[call.token.term]}"
             )
         taken_over_ns = self._activations.get((call.node, call.boot, call.resource, token))
         if taken_over_ns is None or taken_over_ns > call.sent_ns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...raft.core.token import FencingToken
 from .observed import ObservedNode
 from .property import Property
 
@@ -9,7 +10,7 @@ from .property import Property
 class BoundedConcurrency(Property):
     name = "bounded concurrency"
 
-    def leaving(self, node: ObservedNode, resource: str) -> None:
+    def leaving(self, node: ObservedNode, resource: str, token: FencingToken) -> None:
         client = node.node.resources[resource]
         if client.under_way > client.concurrency:
             raise self.broken(

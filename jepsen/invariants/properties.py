@@ -17,6 +17,7 @@ from ...raft.core.entry import Entry
 from ...raft.core.events import Durable, Effects, Event, Propose, Receive, Role, Tick
 from ...raft.core.invariants import Summary
 from ...raft.core.messages import AppendEntries, AppendEntriesResponse, Message
+from ...raft.core.token import FencingToken
 from ...raft.effects.resources.memory import MemoryStore
 from ...raft.ports import Answer
 from ..sim.jobs import Invocation, Job, Reply
@@ -286,8 +287,13 @@ class Properties(Observer):
 
     # -- resources and clients ----------------------------------------------------------------------
 
-    def on_effect(self, node: str, resource: str) -> None:
-        self._tell("leaving", self._nodes[node], resource)
+    def on_effect(self, node: str, resource: str, token: FencingToken) -> None:
+        try:
+            self._tell("leaving", self._nodes[node], resource, token)
+        except Exception as error:
+            # The dispatcher would take it for trouble with the resource.
+            self.world.hooks.failed(error)
+            raise
 
     def on_resource(self, call: ResourceCall) -> None:
         resource = self.world.resources[call.resource]

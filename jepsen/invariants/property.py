@@ -10,6 +10,7 @@ from ...raft.core.entry import Entry, Snapshot
 from ...raft.core.events import Effects, Event, Persist
 from ...raft.core.invariants import Summary
 from ...raft.core.messages import Message
+from ...raft.core.token import FencingToken
 from ...raft.ports import Answer
 from ..sim.violation import Violation
 
@@ -99,7 +100,7 @@ class Property:
 
     # -- resources and clients ----------------------------------------------------------------------
 
-    def leaving(self, node: ObservedNode, resource: str) -> None:
+    def leaving(self, node: ObservedNode, resource: str, token: FencingToken) -> None:
         """A call of effects is leaving a node."""
 
     def called(self, call: ResourceCall, resource: OutsideResource) -> None: ...

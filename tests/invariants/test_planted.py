@@ -21,7 +21,9 @@ from fencepost.raft.core import election, read_index
 from fencepost.raft.core.events import Role
 from fencepost.raft.core.options import Options
 from fencepost.raft.core.state import RaftState
+from fencepost.raft.effects.authority import Authority
 from fencepost.raft.effects.coordinator import EffectsCoordinator
+from fencepost.raft.effects.dispatcher import Dispatcher
 from fencepost.raft.effects.resources import ledger
 from fencepost.raft.effects.resources.memory import FakeResource
 from fencepost.raft.node.carrying import EffectsCarrier
@@ -125,6 +127,16 @@ def a_call_arrives_when_another_leads() -> None:
         assert resource.zombies
 
 
+def effects_are_held_up_while_the_leader_changes() -> None:
+    with scene() as it:
+        world, leader = it.world, it.leader
+        leader.node.resources["ledger"]._thread.block(4 * SECOND)
+        world.client().submit("late", at=leader.name)
+        world.run_for(100 * MILLISECOND)
+        world.step_down(leader.name)
+        world.run_for(5 * SECOND)
+
+
 def a_leader_is_elected() -> None:
     with scene():
         pass
@@ -210,6 +222,21 @@ FAULTS = (
         a_leader_is_elected,
     ),
     Fault(
+        "more effects run at once than the resource takes",
+        Dispatcher.pump,
+        "self._running + others < self._resource.concurrency",
+        "True",
+        "bounded concurrency",
+    ),
+    Fault(
+        "an office that has ended is still one",
+        Authority.revoke,
+        "self._revoked = True",
+        "pass",
+        "activation barrier",
+        effects_are_held_up_while_the_leader_changes,
+    ),
+    Fault(
         "a command is called done when it is taken in",
         _SubmissionSink.accepted,
         "if wait == Wait.ACCEPTED:",
@@ -266,8 +293,9 @@ def properties_broken_by(happens: Callable[[], None]) -> list[str]:
         a_node_does_not_hear_its_leader,
         a_leader_hands_over_and_does_not_hear_of_it,
         a_call_arrives_when_another_leads,
+        effects_are_held_up_while_the_leader_changes,
     ],
-    ids=["trouble", "left behind", "no power", "deaf", "handed over", "late call"],
+    ids=["trouble", "left behind", "no power", "deaf", "handed over", "late call", "held up"],
 )
 def test_none_is_seen_where_there_is_none(happens: Callable[[], None]) -> None:
     happens()

@@ -18,8 +18,9 @@ from fencepost.jepsen.invariants.snapshot_equals_replay import SnapshotEqualsRep
 from fencepost.jepsen.sim.jobs import Invocation, Reply
 from fencepost.raft.core.configuration import Change, ChangeKind, Configuration, encode_configuration
 from fencepost.raft.core.entry import EntryKind, Snapshot
-from fencepost.raft.core.events import Effects, Read, ReadReady, ReadRefused, Role, SnapshotTaken, Tick
+from fencepost.raft.core.events import Effects, Read, ReadReady, ReadRefused, SnapshotTaken, Tick
 from fencepost.raft.core.options import Options
+from fencepost.raft.core.token import FencingToken
 from fencepost.raft.ports import Answer, AnswerStatus, Wait
 
 from .scene import SECOND, Scene, persist, scene
@@ -291,24 +292,21 @@ def test_activation_barrier(kind: str) -> None:
 
 def test_no_effect_leaves_after_its_leader_has_stopped_leading() -> None:
     with scene() as it:
-        call = it.call()
-        it.world.step_down(it.leader.name)
-        it.world.run_until(lambda: it.leader.raft.role is not Role.LEADER)
-        ended_ns = it.world.now_ns
-        it.tell(ActivationBarrier, call._replace(sent_ns=ended_ns))
-        it.tell(ActivationBarrier, it.call("claim")._replace(sent_ns=ended_ns + 1))
-        with it.breaks(ActivationBarrier, f"at {ended_ns + 1}, and has not led since {ended_ns}"):
-            it.tell(ActivationBarrier, call._replace(sent_ns=ended_ns + 1))
+        own, token = it.of(ActivationBarrier), it.call().token
+        own.leaving(it.leader, "ledger", token)
+        for node, told in ((it.leader, FencingToken(1, 2)), (it.follower, token)):
+            with it.breaks(ActivationBarrier, f"{node}, a .* of term 1, has a call leave for ledger with token {told}"):
+                own.leaving(node, "ledger", told)
 
 
 def test_bounded_concurrency() -> None:
     with scene() as it:
-        own, client = it.of(BoundedConcurrency), it.leader.node.resources["ledger"]
+        own, client, token = it.of(BoundedConcurrency), it.leader.node.resources["ledger"], it.call().token
         client.under_way = client.concurrency
-        own.leaving(it.leader, "ledger")
+        own.leaving(it.leader, "ledger", token)
         client.under_way += 1
         with it.breaks(BoundedConcurrency, f"{it.leader} has 2 calls under way at ledger, which takes 1"):
-            own.leaving(it.leader, "ledger")
+            own.leaving(it.leader, "ledger", token)
 
 
 def test_members_that_come_and_go_break_nothing() -> None:
