@@ -40,7 +40,7 @@ fix: $(VENV)/dev.stamp
 	$(PY) -m tests.house.reference
 
 prove: $(VENV)/dev.stamp
-	$(PY) -m fencepost.jepsen.proof prove --minutes 11.5 --workers 2 --out build/prove.json $(ARGS)
+	$(PY) -m fencepost.jepsen.proof prove --minutes 10.5 --workers 2 --out build/prove.json $(ARGS)
 
 endure: $(VENV)/dev.stamp
 	$(VENV)/bin/pytest -n 2 --dist loadfile -m endure $(ARGS)

@@ -18,21 +18,22 @@ from .mutants import MUTANTS, Trial
 from .tally import OBSERVED
 
 SPEED_3_MIN, SPEED_5_MIN = 1000.0, 400.0
-"""Virtual seconds in a second of the process that simulates them, for three and for five nodes."""
+"""Virtual seconds in a second of the processor that simulates them, for three and for five nodes. What is wanted,
+and no part of the verdict: how fast it is says something about the machine, too."""
 
 
 @dataclass(slots=True)
 class Speed:
     virtual_ns: int = 0
-    wall_s: float = 0.0
+    processor_s: float = 0.0
 
     def add(self, result: Result) -> None:
         self.virtual_ns += result.virtual_ns
-        self.wall_s += result.wall_s
+        self.processor_s += result.processor_s
 
     @property
     def times(self) -> float:
-        return self.virtual_ns / SECOND / self.wall_s if self.wall_s else 0.0
+        return self.virtual_ns / SECOND / self.processor_s if self.processor_s else 0.0
 
 
 @dataclass(slots=True)
@@ -77,9 +78,9 @@ class Report:
     # -- judging ------------------------------------------------------------------------------------
 
     def caught(self, name: str) -> bool:
-        """Every hunt for it was successful, and there was one."""
+        """More than half of the hunts for it were successful, so that there is a median."""
         trials = self.trials.get(name, [])
-        return bool(trials) and all(trial.caught for trial in trials)
+        return 2 * sum(trial.caught for trial in trials) > len(trials)
 
     def problems(self, *, seeds_min: int, hours_min: float, mutants: Iterable[str]) -> list[str]:
         """Why this is no proof; empty if it is one."""

@@ -132,14 +132,20 @@ class Prover:
     # -- tasks --------------------------------------------------------------------------------------
 
     def _tasks(self, seeds: int, trials: int) -> Iterator[Task]:
-        # Hunts first: how long they take differs most, and nobody must wait for the last of them alone.
-        for trial in range(trials):
-            for name, mutant in MUTANTS.items():
-                if trial == 0 or mutant.sees is None:
-                    seed = self._first_seed + (trial + 1) * TRIAL_SEEDS_APART
-                    yield Task(seed, SHORT, name, trial, self._deadline)
+        # A hunt for each first: how long they take differs most, and nobody must wait for the last of them
+        # alone. More hunts last, as far as there is time: they make medians better, and no verdict.
+        if trials:
+            yield from self._hunts(0)
         for seed in range(self._first_seed, self._first_seed + seeds):
             yield Task(seed, USUAL, deadline=self._deadline)
+        for trial in range(1, trials):
+            yield from self._hunts(trial)
+
+    def _hunts(self, trial: int) -> Iterator[Task]:
+        first_seed = self._first_seed + (trial + 1) * TRIAL_SEEDS_APART
+        for name, mutant in MUTANTS.items():
+            if trial == 0 or mutant.sees is None:
+                yield Task(first_seed, SHORT, name, trial, self._deadline)
 
     def _endless(self) -> Iterator[Task]:
         seed = self._first_seed

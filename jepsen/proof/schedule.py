@@ -22,7 +22,7 @@ class Scale(NamedTuple):
 
     safety_ns: int = 16 * SECOND
     """On average; evenly from half of it to one and a half."""
-    quiet_heartbeats: int = 1500
+    quiet_heartbeats: int = 1000
     """On average, as ``safety_ns``. Counted in heartbeats, for these are most of what happens then."""
     pace_ns: int = 1100 * MILLISECOND
     """Between two faults, on average."""
