@@ -84,7 +84,8 @@ def handle_install_snapshot(state: RaftState, source: str, message: InstallSnaps
         state.become_follower(message.term, source, "heard from the leader")
     heard_from_leader(state)
     if snapshot.last_index <= state.commit_index:
-        state.incoming = None
+        if state.incoming is not None and state.incoming.snapshot.last_index <= state.commit_index:
+            state.incoming = None  # What was left of it is needed no more. Another one may be on its way.
         _answer_installed(state, source, snapshot, message.sent_at)
         return
     incoming = state.incoming

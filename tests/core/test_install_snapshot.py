@@ -27,7 +27,7 @@ from fencepost.raft.core.messages import (
 )
 from fencepost.raft.core.options import MILLISECOND, SECOND, Options
 
-from .lone import THREE, Lone, entries, label
+from .lone import THREE, Lone, entries, entry, label
 
 FIVE_FOUR = Configuration(("n1", "n4", "n5"))
 GIVEN = label(10, 3, FIVE_FOUR, configuration_index=8, size_bytes=10, checksum=7)
@@ -80,6 +80,7 @@ def test_parts_are_stored_one_after_another_and_answered_when_they_are() -> None
     assert (raft.log.previous_index, raft.log.last_index, raft.configuration) == (10, 10, FIVE_FOUR)
     assert lone.configurations == [FIVE_FOUR]
     assert lone.writes[-1].reset == GIVEN
+    assert raft.incoming is None
 
 
 def test_a_part_that_is_no_longer_or_not_yet_wanted_is_answered_with_the_place_that_is() -> None:
@@ -144,6 +145,64 @@ def test_a_damaged_snapshot_begins_anew() -> None:
     assert part(lone, 8, b"89") == [partial(0)]
     part(lone, 0, b"0123")
     assert len(lone.stores) == 2
+
+
+def test_answers_of_the_store_that_come_too_late_change_nothing() -> None:
+    lone = behind()
+    part(lone, 0, b"0123")
+    lone.step(SnapshotUnusable(lone.now, GIVEN))
+    assert stored(lone, 4) == []
+    lone.step(SnapshotUnusable(lone.now, GIVEN))
+    assert (lone.raft.incoming, lone.restored) == (None, [])
+    assert received(lone) == []  # Nobody asked for an answer, but it is there, whole and newer than all here.
+    assert lone.restored == [GIVEN]
+
+
+def test_a_late_part_of_an_earlier_snapshot_does_not_stop_the_one_that_is_under_way() -> None:
+    lone = behind(*[1] * 5, commit_index=5)
+    earlier = label(4, 1, size_bytes=10)
+    part(lone, 0, b"0123")
+    assert part(lone, 4, b"4567", earlier) == [InstallSnapshotResponse(3, 4, 10, True, 7)]
+    assert stored(lone, 4) == [partial(4)]
+    # What the log has caught up with meanwhile is let go.
+    lone.append(3, (5, 1), entries(*[3] * 6, start=6), commit=11)
+    lone.settle()
+    part(lone, 4, b"4567")
+    assert lone.raft.incoming is None
+
+
+def test_a_newer_snapshot_takes_the_place_of_the_one_that_is_here() -> None:
+    lone = Lone(
+        term=3, snapshot=label(4, 1), previous=(4, 1), log=entries(1, 1, start=5), options=Options(snapshot_bytes=100)
+    )
+    lone.append(3, (6, 1), [entry(7, 3, b"x" * 60)], commit=7)
+    lone.settle()
+    part(lone, 0, b"0123456789")
+    received(lone)
+    assert (lone.raft.snapshot, lone.restored) == (GIVEN, [GIVEN])
+    lone.append(3, (10, 3), [entry(11, 3, b"x" * 60)], commit=11)
+    lone.settle()
+    assert lone.wanted == []  # What was applied before the snapshot is in it.
+
+
+@pytest.mark.parametrize("term", [3, 4])
+def test_a_part_makes_a_follower_of_its_source(term: int) -> None:
+    lone = behind()
+    lone.campaign()
+    part(lone, 0, b"0123", term=term)
+    assert (lone.raft.role, lone.raft.leader, lone.raft.current_term) == (Role.FOLLOWER, "n2", term)
+    part(lone, 0, b"0123", term=term + 1)  # It was elected once more.
+    assert (lone.raft.leader, lone.raft.current_term) == ("n2", term + 1)
+    lone.receive("n3", InstallSnapshot(term + 2, GIVEN, 0, b"0123", 7))
+    assert lone.raft.leader == "n3"
+
+
+def test_a_part_of_a_later_term_ends_a_leadership() -> None:
+    lone = Lone(term=1)
+    lone.become_leader()
+    part(lone, 0, b"0123", term=3)
+    assert (lone.raft.role, lone.raft.leader) == (Role.FOLLOWER, "n2")
+    assert len(lone.stores) == 1
 
 
 def test_parts_renew_the_leader_and_those_of_an_earlier_term_do_not() -> None:

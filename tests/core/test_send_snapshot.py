@@ -158,6 +158,13 @@ def test_a_snapshot_that_is_not_kept_any_more_gives_way_to_the_newest() -> None:
     assert parts(lone) == [(0, 4)]
 
 
+def test_an_answer_about_a_snapshot_that_is_not_being_sent_is_late() -> None:
+    lone = leader()
+    lone.acknowledge("n3", 7)
+    lone.receive("n3", InstallSnapshotResponse(4, 6, 4, False, lone.now))
+    assert (lone.chunks, lone.raft.progress["n3"].state) == ([], ProgressState.REPLICATE)
+
+
 def test_a_follower_that_catches_up_otherwise_needs_no_snapshot() -> None:
     lone = sending()
     lone.acknowledge("n3", 5)
