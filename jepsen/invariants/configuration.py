@@ -6,7 +6,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from ...raft.core.configuration import Configuration
-from ...raft.core.entry import EntryKind, Snapshot
+from ...raft.core.entry import Snapshot
 from ...raft.core.events import Effects, Event, Persist
 from ...raft.core.invariants import Summary
 from .observed import ObservedNode
@@ -31,7 +31,7 @@ class ConfigurationInForce(Property):
 
     def wrote(self, node: ObservedNode, write: Persist, before: Summary) -> None:
         known = node.asked.configurations
-        if any(entry.kind == EntryKind.CONFIGURATION for entry in write.entries):
+        if write.entries and known[-1][0] >= write.entries[0].index:
             for (_, one), (index, other) in pairwise(known):
                 if index >= write.entries[0].index:
                     self._check_follows(node, one, other, index)

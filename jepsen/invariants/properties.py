@@ -118,7 +118,10 @@ class Properties(Observer):
             hook: [getattr(each, hook) for each in self.all if getattr(type(each), hook) is not getattr(Property, hook)]
             for hook in HOOKS
         }
-        self._said, self._stepped = self._hooks["said"], self._hooks["stepped"]
+        # The ones that are told most often.
+        hooks = self._hooks
+        self._said, self._stepped, self._applied = hooks["said"], hooks["stepped"], hooks["applied"]
+        self._wrote, self._syncing, self._commits = hooks["wrote"], hooks["syncing"], hooks["committed"]
         self._nodes = ledger.nodes
         self.known_before: dict[str, MemoryStore] = {}
         """What resources held when the world began, where that is anything."""
@@ -213,7 +216,8 @@ class Properties(Observer):
         if raft.commit_index > before.commit_index:
             self._committed(node, before)
         for write in effects.persist:
-            self._tell("wrote", node, write, before)
+            for hear in self._wrote:
+                hear(node, write, before)
         if raft.snapshot is not node.disk.snapshot:
             # It was taken or received, and is durable: else the core would not have heard of it.
             node.asked.snapshot = node.disk.snapshot = raft.snapshot
@@ -237,7 +241,8 @@ class Properties(Observer):
 
     def _committed(self, node: ObservedNode, before: Summary) -> None:
         ledger, raft = self.ledger, node.raft
-        self._tell("committed", node, before)
+        for hear in self._commits:
+            hear(node, before)
         if raft.commit_index <= ledger.last_index:
             return
         entries = node.asked.slice(ledger.last_index + 1, raft.commit_index)
@@ -261,7 +266,8 @@ class Properties(Observer):
         pending = seen.pending
         while pending and pending[0].sequence <= sequence:
             write = pending.popleft()
-            self._tell("syncing", seen, write)
+            for hear in self._syncing:
+                hear(seen, write)
             seen.synced(write)
 
     def on_sent(self, source: str, to: str, message: Message) -> None:
@@ -281,7 +287,7 @@ class Properties(Observer):
 
     def on_applied(self, node: SimNode, entries: list[Entry], results: list[Any]) -> None:
         seen = self._nodes[node.name]
-        for hear in self._hooks["applied"]:
+        for hear in self._applied:
             hear(seen, entries, results)
         seen.applied = entries[-1].index
 
