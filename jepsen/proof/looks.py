@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...raft.core.events import Role
-from ...raft.core.token import FencingToken
 from ...raft.outbox.operation import TERMINAL
 from ...raft.ports import Answer, AnswerStatus, Wait
 from ..invariants import PropertyViolated
@@ -24,20 +22,6 @@ class Looks(Observer):
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._held: dict[str, LogImage] = {}
-
-    def on_effect(self, node: str, resource: str, token: FencingToken) -> None:
-        """No effect leaves a node that knows that its authority is gone (S40), and no more are under way at a resource
-        than it takes (S53)."""
-        running = self._stage.world.node(node)
-        raft = running.raft
-        if raft.role is not Role.LEADER or raft.current_term != token.term:
-            what = f"an effect of {token} leaves {running} for {resource}"
-            self._stage.world.fail(PropertyViolated("revoked authority", what))
-        client = running.resources[resource]
-        if client.under_way > client.concurrency:
-            what = f"{client.under_way} effects of {running} are under way at {resource}"
-            what = f"{what}, which takes {client.concurrency}"
-            self._stage.world.fail(PropertyViolated("concurrency", what))
 
     def on_answered(self, invocation: Invocation, answer: Answer | Reply | None) -> None:
         """Who waits for the end of a command is told when it has ended, and not before."""
@@ -68,8 +52,14 @@ class Looks(Observer):
             )
 
     def strangers(self) -> None:
-        """Called every now and then: an empty disk is not let in by whoever has met the one before it (S21)."""
+        """Called every now and then: an empty disk is not let in by whoever has met the one before it (S21), and
+        who was never heard of has no vote (S28)."""
         world = self._stage.world
+        for name in self._stage.operator.absent:
+            voters = {node.name: node.raft.configuration.voters for node in world.up()}
+            made = [other for other, voting in voters.items() if name in voting]
+            if made:
+                raise PropertyViolated("absent voters", f"{name} is a voter on {made}, and nobody has ever heard of it")
         for name, known_by in self._stage.wiped.items():
             node = world.hosts[name].node
             if node is None:

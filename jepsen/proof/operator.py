@@ -93,8 +93,8 @@ class Operator:
     def remove(self, name: str) -> bool:
         """Take a member out; where too few would be left, put a new one in its place."""
         configuration = self._configuration()
-        if configuration is None or name not in configuration.members:
-            return False
+        if configuration is None or name not in configuration.members or self._stage.damaged:
+            return False  # Where disks are damaged, who is whole is needed.
         if name in configuration.voters and len(configuration.voters) <= VOTERS_MIN:
             return self._replace([name])
         return self._begin([_removal([name])])
@@ -102,7 +102,7 @@ class Operator:
     def replace(self, count: int) -> bool:
         """So many voters by as many new ones, all at once."""
         configuration = self._configuration()
-        if configuration is None:
+        if configuration is None or self._stage.damaged:
             return False
         return self._replace(list(configuration.voters[: min(count, len(configuration.voters) - 1)]))
 

@@ -32,7 +32,7 @@ USUAL = Scale()
 SHORT = Scale(quiet_heartbeats=12)
 """For mutants: what shows itself at all does so while faults last or when the cluster must heal."""
 
-OFTEN = {"resource.zombie": 0.55, "membership.in-partition": 0.3}
+OFTEN = {"resource.zombie": 0.65, "membership.in-partition": 0.3}
 """The share of runs that have these kinds, however many kinds there are."""
 HARD_STATE_SHARE = 0.4
 FIVE_SHARE = 0.35

@@ -293,11 +293,14 @@ class Stage(Observer):
     # -- disks --------------------------------------------------------------------------------------
 
     def may_damage(self, name: str) -> bool:
-        """Whether the others could do without this disk for good, those damaged before included."""
-        members = self.members()
-        voters = max((node.raft.configuration.voters for node in self.world.up()), key=len, default=members)
-        damaged = [each for each in (*self.damaged, name) if each in members]
-        return len(damaged) <= (len(voters) - 1) // 2 and name not in self.damaged
+        """Whether the others could do without this disk for good, those damaged before included, in whatever
+        configuration anybody has."""
+        if name in self.damaged or self.operator.busy:
+            return False
+        configurations = [node.raft.configuration for node in self.world.up()]
+        parts = [part for each in configurations for part in (each.voters, each.outgoing) if part]
+        damaged = {*self.damaged, name}
+        return all(len(damaged.intersection(part)) <= (len(part) - 1) // 2 for part in parts)
 
     def rot(self, name: str, place: int, mask: int) -> bool:
         """Damage a byte that was synced, anywhere but in the last record of the log: that one cannot be told

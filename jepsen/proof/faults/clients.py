@@ -40,7 +40,7 @@ def same_id(stage: Stage, parameters: Parameters) -> bool:
     return True
 
 
-@kind("clients.read-at-old-leader", number("after_ms", 0, 30), number("pick", 0, 999), lasting(500, 3000), weight=2)
+@kind("clients.read-at-old-leader", number("after_ms", 0, 30), number("pick", 0, 999), lasting(500, 3000), weight=3)
 def at_old_leader(stage: Stage, parameters: Parameters) -> bool:
     """It hands over, is cut off from its peers before it hears of its successor, and is asked by clients (S30)."""
     leader = stage.world.leader()

@@ -121,7 +121,7 @@ def hanging_sync(stage: Stage, parameters: Parameters) -> bool:
     return True
 
 
-@kind("disk.rot", whom("leader", "any"), number("place", 0, 10**9), number("mask", 1, 255), lasting(20, 2000), weight=2)
+@kind("disk.rot", whom("leader", "any"), number("place", 0, 10**9), number("mask", 1, 255), lasting(20, 2000), weight=3)
 def rot(stage: Stage, parameters: Parameters) -> bool:
     """A bit of a file on a minority of the disks is not what it was. The node must refuse to start on it, or
     start as if nothing were (where nothing reads that byte): never with another history (S10)."""

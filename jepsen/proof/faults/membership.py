@@ -32,7 +32,8 @@ def remove(stage: Stage, parameters: Parameters) -> bool:
 @kind("membership.replace", number("count", 1, 2), number("after_ms", 5, 500), _FATE, lasting(1000, 8000), weight=2)
 def replace(stage: Stage, parameters: Parameters) -> bool:
     """Several members at once by as many new ones, through a joint configuration (S24)."""
-    stage.at_joint(int(parameters["after_ms"]) * MILLISECOND // 8, _meanwhile, stage, parameters)
+    # A joint configuration is in force for as long as one round takes.
+    stage.at_joint(int(parameters["after_ms"]) * MILLISECOND // 50, _meanwhile, stage, parameters)
     return stage.operator.replace(int(parameters["count"]))
 
 

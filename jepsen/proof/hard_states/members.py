@@ -7,9 +7,10 @@ from .past import Disk, Log, Past, hard_state
 
 
 def _joint(past: Past) -> Configuration:
-    """The last voter becomes a learner, by way of a joint configuration."""
+    """The last voters become learners, as many as no quorum of the old ones could do without."""
     names = tuple(sorted(past.names))
-    return Configuration(names[:-1], names, (), (names[-1],), auto_leave=True)
+    stay = len(names) // 2 + 1
+    return Configuration(names[:stay], names, (), names[stay:], auto_leave=True)
 
 
 @hard_state("joint-uncommitted")

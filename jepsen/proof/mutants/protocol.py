@@ -101,12 +101,6 @@ MUTANTS = (
         "last_new_index",
     ),
     _mutant(
-        "the completion of an overwritten write counts",
-        RaftState.truncate_from,
-        "write.last_index = min(write.last_index, index - 1)",
-        "pass",
-    ),
-    _mutant(
         "refusals do not move the probe back",
         Progress.refused,
         "self.next_index = max(min(rejected, may_match + 1), self.match_index + 1)",
