@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .life import Result
-from .mutants import MUTANTS, Trial
+from .mutants import MUTANTS, Mutant, Trial
+from .mutants.mutant import Check
 from .replay import replay_command, run_plan, shrink
 from .report import Report
 from .schedule import SHORT, USUAL, Scale, plan_of
@@ -21,7 +22,7 @@ SEEDS_MIN = 1000
 HOURS_MIN = 100.0
 TRIALS = 3
 """Hunts for each mutant, each from another first seed."""
-TRIAL_SEEDS_MAX = 60
+TRIAL_SEEDS_MAX = 100
 TRIAL_SEEDS_APART = 10_000
 MUTANT_BOUND_S = 10.0
 """Real time for one run with a mutant: one that makes the world busy without end is caught."""
@@ -60,12 +61,7 @@ def hunt(task: Task) -> Trial | None:
     """Look for a mutant in one seed after the other. None if the time ran out first."""
     mutant = MUTANTS[task.mutant]
     if mutant.sees is not None:
-        try:
-            with mutant.plant():
-                mutant.sees()
-        except AssertionError as error:
-            return Trial(task.mutant, task.trial, 1, str(error).splitlines()[0] if str(error) else "seen")
-        return Trial(task.mutant, task.trial, 1, "")
+        return Trial(task.mutant, task.trial, 1, _seen(mutant, mutant.sees))
     for count in range(1, TRIAL_SEEDS_MAX + 1):
         if task.deadline and time.time() > task.deadline:
             return None
@@ -75,6 +71,20 @@ def hunt(task: Task) -> Trial | None:
         if result.failure is not None and run_plan(plan)[0].failure is None:
             return Trial(task.mutant, task.trial, count, result.failure.about)
     return Trial(task.mutant, task.trial, TRIAL_SEEDS_MAX, "")
+
+
+def _seen(mutant: Mutant, sees: Check) -> str:
+    """How the check fails under the mutant; empty if it does not, or fails without it too."""
+    try:
+        sees()
+    except AssertionError:
+        return ""
+    try:
+        with mutant.plant():
+            sees()
+    except AssertionError as error:
+        return str(error).splitlines()[0] if str(error) else "seen"
+    return ""
 
 
 @contextmanager

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from . import effects, looking, outbox, protocol, resource, storage, transport
+from . import checkers, effects, invariants, outbox, protocol, resource, storage, transport
 from .mutant import Mutant, Trial
 
 MUTANTS: dict[str, Mutant] = {
     mutant.name: mutant
-    for part in (protocol, storage, transport, outbox, effects, resource, looking)
+    for part in (protocol, storage, transport, outbox, effects, resource, checkers, invariants)
     for mutant in part.MUTANTS
 }
 """By name."""
