@@ -78,9 +78,9 @@ class Report:
     # -- judging ------------------------------------------------------------------------------------
 
     def caught(self, name: str) -> bool:
-        """More than half of the hunts for it were successful, so that there is a median."""
+        """At least half of the hunts for it were successful, and there was one."""
         trials = self.trials.get(name, [])
-        return 2 * sum(trial.caught for trial in trials) > len(trials)
+        return bool(trials) and 2 * sum(trial.caught for trial in trials) >= len(trials)
 
     def problems(self, *, seeds_min: int, hours_min: float, mutants: Iterable[str]) -> list[str]:
         """Why this is no proof; empty if it is one."""
