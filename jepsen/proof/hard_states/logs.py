@@ -44,7 +44,7 @@ def _figure_7(past: Past, letter: str) -> None:
     voters = [name for name in past.names if name == leader or _may_vote(logs[name], inherited, newest)]
     voters = voters[: len(past.names) // 2 + 1] if leader in voters[: len(past.names) // 2 + 1] else voters
     past.lead(newest, leader)
-    committed = _committed(list(logs.values()))
+    committed = _committed(list(logs.values()), logs[leader])
     for name, terms in logs.items():
         term, vote = (newest, leader) if name in voters else (max(terms), "")
         same = next(
@@ -54,14 +54,15 @@ def _figure_7(past: Past, letter: str) -> None:
         past.disks[name] = Disk(_log_of(terms), term, vote, commit_index=past.random.randint(3, same))
 
 
-def _committed(logs: list[tuple[int, ...]]) -> tuple[int, ...]:
-    """The longest log that is the beginning of a majority's: a leader of its last term may have committed it."""
-    longest: tuple[int, ...] = ()
-    for terms in logs:
-        for size in range(len(longest) + 1, len(terms) + 1):
-            if sum(other[:size] == terms[:size] for other in logs) > len(logs) // 2:
-                longest = terms[:size]
-    return longest
+def _committed(logs: list[tuple[int, ...]], newest: tuple[int, ...]) -> tuple[int, ...]:
+    """As much of the newest leader's log as a majority has. What others have of older terms in its place was never
+    committed, on however many disks it lies: the newest leader would have had it."""
+    sizes = [
+        size
+        for size in range(1, len(newest) + 1)
+        if sum(other[:size] == newest[:size] for other in logs) > len(logs) // 2
+    ]
+    return newest[: max(sizes)]
 
 
 def _may_vote(terms: tuple[int, ...], candidate: tuple[int, ...], term: int) -> bool:
