@@ -66,6 +66,10 @@ class Dialling:
         link.up = False
         link.attempt += 1
         self._take_back(link)
+        arrived = self._network.links.get((link.to, link.source))
+        if arrived is not None and arrived.up and arrived.dialled_by is not None:
+            # The other end's own connection is still there, and there is no other way to it any more.
+            self._lend(arrived, arrived.dialled_by, transport)
 
     # -- the way back -------------------------------------------------------------------------------
 
