@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 
-from .runner import SEEDS_MIN, TRIALS, Prover, main_of
+from .runner import HOURS_MIN, SEEDS_MIN, TRIALS, Prover, main_of
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -15,6 +15,7 @@ def _parser() -> argparse.ArgumentParser:
     prove = actions.add_parser("prove", help="a fixed set of seeds, and every mutant, within a time")
     prove.add_argument("--minutes", type=float, default=12.0, help="what is not done by then is missing (0: no bound)")
     prove.add_argument("--seeds", type=int, default=SEEDS_MIN)
+    prove.add_argument("--hours", type=float, default=HOURS_MIN, help="virtual hours that the seeds have to live")
     prove.add_argument("--trials", type=int, default=TRIALS, help="hunts for each mutant; 0: none")
     soak = actions.add_parser("soak", help="new seeds until the time is over or it is interrupted")
     soak.add_argument("--minutes", type=float, default=60.0, help="0: until it is interrupted")
@@ -31,7 +32,11 @@ def main() -> int:
     prover = Prover(
         minutes=asked.minutes, processes=asked.workers, first_seed=first, out=lambda line: print(line, flush=True)
     )
-    proved = prover.prove(seeds=asked.seeds, trials=asked.trials) if asked.action == "prove" else prover.soak()
+    proved = (
+        prover.prove(seeds=asked.seeds, trials=asked.trials, hours_min=asked.hours)
+        if asked.action == "prove"
+        else prover.soak()
+    )
     return main_of(prover, proved, asked.out)
 
 
