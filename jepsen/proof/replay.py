@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from contextlib import nullcontext
 
 from .bounded import Overdue, bounded
@@ -17,6 +18,16 @@ RUN_BOUND_S = 60.0
 
 def run_plan(plan: Plan, *, mutant: str = "", bound_s: float = RUN_BOUND_S) -> tuple[Result, Life]:
     """Run a plan, with a mutant planted if one is named. The life is there to be looked at."""
+    # A world is one large cycle. To look for others while it lives costs time, and not to throw it away at once memory.
+    gc.collect()
+    gc.disable()
+    try:
+        return _run(plan, mutant, bound_s)
+    finally:
+        gc.enable()
+
+
+def _run(plan: Plan, mutant: str, bound_s: float) -> tuple[Result, Life]:
     with MUTANTS[mutant].plant() if mutant else nullcontext():
         life = Life(plan)
         try:

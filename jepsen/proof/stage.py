@@ -51,6 +51,9 @@ class Stage(Observer):
         self.tally: Tally | None = None
         self.others: list[Client] = []
         """Clients beside those of the load, each with one job."""
+        self.put_back: dict[str, None] = {}
+        """Nodes whose directories were put back to an old copy. A leader does not send again what they had
+        acknowledged, so they may stay behind, and an operator has to replace them."""
         self.wiped: dict[str, tuple[str, ...]] = {}
         """Of these, the ones whose directories are gone, and who had met them before."""
         self._base = world.network.settings
@@ -333,8 +336,9 @@ class Stage(Observer):
         self.wiped[name] = tuple(other for other in self.members() if other != name)
 
     def is_lost(self, name: str) -> bool:
-        """Only taking it out of the cluster helps: its disk is empty, it refuses to start on it, or there is none."""
-        return name in self.wiped or name in self.operator.absent or self.given_up(name)
+        """Only taking it out of the cluster helps: its disk is empty or an old one, or refused, or there is none."""
+        gone = (self.wiped, self.put_back, self.operator.absent)
+        return any(name in names for names in gone) or self.given_up(name)
 
     def restore_directory(self, name: str, copy: SimDisk, down_ns: int) -> None:
         if not self.rests_on_others(name):
@@ -343,6 +347,7 @@ class Stage(Observer):
         self.end(name, {}, self.world.kill, starts=False)
         self.world.hosts[name].disk.restore(copy)
         self._declare(name, DiskFate.RESTORED)
+        self.put_back[name] = None
         self.later(down_ns, self.start, name)
 
     def rests_on_others(self, name: str) -> bool:

@@ -157,5 +157,6 @@ def old_copy(stage: Stage, parameters: Parameters) -> bool:
     if name is None:
         return False
     copy = stage.world.hosts[name].disk.copy()
-    stage.later(int(parameters["age_ms"]) * MILLISECOND, stage.restore_directory, name, copy, int(parameters["for_ns"]))
-    return True
+    age_ns = int(parameters["age_ms"]) * MILLISECOND
+    stage.later(age_ns, stage.restore_directory, name, copy, int(parameters["for_ns"]))
+    return False  # Not yet; it is counted when it is done.
