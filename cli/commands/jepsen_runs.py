@@ -145,7 +145,7 @@ def replay(ctx: click.Context, /, seed: int, shrink: bool, mutant: str, save_pla
             what = " ".join(f"{name}={value}" for name, value in fault.parameters.items())
             session.render.notice(f"{kept:4} {fault.at_ns / SECOND:10.3f} s  {fault.kind:24} {what}")
         session.render.notice(result.failure.text if result.failure else life.world.trace.story())
-    row = _tell(plan, result)
+    row = _tell(plan, result, mutant)
     if session.render.format in ("json", "tsv"):
         session.render.show("SeedResult", row, _COLUMNS)
     ctx.exit(EXIT_VIOLATED if result.failure is not None else 0)
@@ -185,7 +185,7 @@ def _plan(
     return plan
 
 
-def _tell(plan: Plan, result: Result) -> dict[str, Any]:
+def _tell(plan: Plan, result: Result, mutant: str = "") -> dict[str, Any]:
     """One seed: at once where that is how the result is shown; its row."""
     from ...jepsen.proof.replay import replay_command
 
@@ -201,7 +201,7 @@ def _tell(plan: Plan, result: Result) -> dict[str, Any]:
         "events": result.events,
         "digest": result.digest,
         "faults": dict(result.faults),
-        "replay": replay_command(plan),
+        "replay": replay_command(plan, mutant=mutant),
     }
     if render.format == "jsonl":
         render.stream("SeedResult", row)
