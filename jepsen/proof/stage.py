@@ -348,6 +348,7 @@ class Stage(Observer):
         self.world.hosts[name].disk.restore(copy)
         self._declare(name, DiskFate.RESTORED)
         self.put_back[name] = None
+        self.wiped.pop(name, None)  # If it was empty, it is the directory again that others have met.
         self.later(down_ns, self.start, name)
 
     def rests_on_others(self, name: str) -> bool:
