@@ -22,7 +22,7 @@ SEEDS_MIN = 1000
 HOURS_MIN = 100.0
 TRIALS = 3
 """Hunts for each mutant, each from another first seed."""
-TRIAL_SEEDS_MAX = 100
+TRIAL_SEEDS_MAX = 200
 TRIAL_SEEDS_APART = 10_000
 MUTANT_BOUND_S = 10.0
 """Real time for one run with a mutant: one that makes the world busy without end is caught."""

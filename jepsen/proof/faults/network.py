@@ -67,6 +67,27 @@ def isolation(stage: Stage, parameters: Parameters) -> bool:
     return name is not None and stage.cut_for(parameters, stage.links_of(name))
 
 
+@kind("network.long-tail", number("count", 5, 30), number("which", 0, 999), lasting(2500, 6000), weight=2)
+def long_tail(stage: Stage, parameters: Parameters) -> bool:
+    """A leader that is cut off fills its log with what is never committed. When it is heard again its successor is
+    gone, so that the next leader is elected between a long old log and shorter newer ones."""
+    leader = stage.world.leader()
+    if leader is None:
+        return False
+    resource = stage.resource(parameters)
+    stage.cut_for(parameters, stage.links_of(leader.name))
+    for _ in range(int(parameters["count"])):
+        stage.submit_at(leader.name, resource.name, "")
+
+    def successor_goes() -> None:
+        successor = stage.world.leader()
+        if successor is not None and successor is not leader:
+            stage.end(successor.name, {"for_ns": 3 * SECOND}, stage.world.kill)
+
+    stage.until_over(parameters, successor_goes)
+    return True
+
+
 @kind("network.one-way", whom("leader", "any"), number("to", 0, 999), lasting(500, 20_000))
 def one_way(stage: Stage, parameters: Parameters) -> bool:
     """One direction of one link, or (a third of the time) all that leaves a node, or all that reaches it."""
