@@ -26,7 +26,7 @@ def burst(stage: Stage, parameters: Parameters) -> bool:
     return True
 
 
-@kind("clients.same-id", number("count", 2, 4), number("which", 0, 999), number("apart_ms", 0, 300))
+@kind("clients.same-id", number("count", 2, 4), number("which", 0, 999), number("apart_ms", 0, 300), weight=2)
 def same_id(stage: Stage, parameters: Parameters) -> bool:
     """Several clients submit one command under one id at about the same time (S34)."""
     leader = stage.world.leader()

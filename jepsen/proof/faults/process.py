@@ -107,7 +107,7 @@ def block(stage: Stage, parameters: Parameters) -> bool:
     return True
 
 
-@kind("process.block-effects", whom("leader"), lasting(50, 6000))
+@kind("process.block-effects", whom("leader"), lasting(50, 6000), weight=2)
 def block_effects(stage: Stage, parameters: Parameters) -> bool:
     """A handler holds up the thread of the effects, and the node's own loop goes on."""
     name = stage.target(parameters)
