@@ -221,6 +221,24 @@ def test_without_check_quorum_a_leader_stays_and_a_vote_is_free() -> None:
     assert lone.raft.current_term == 9
 
 
+def test_the_timer_is_set_to_the_moment_at_which_authority_ends() -> None:
+    """Between two heartbeats, not at the next one."""
+    lone = leader()
+    begun = lone.now
+    lone.now += 30 * MILLISECOND
+    lone.acknowledge("n2", 11)
+    lone.advance(begun + SECOND - lone.now)
+    assert lone.raft.deadline() == begun + SECOND + 30 * MILLISECOND
+    lone = leader()
+    begun = lone.now
+    lone.advance(20 * MILLISECOND)
+    lone.propose(b"x")
+    for _ in range(2):
+        lone.advance(490 * MILLISECOND)
+        lone.acknowledge("n2", 11)
+    assert lone.raft.deadline() == begun + SECOND + 20 * MILLISECOND + 1
+
+
 def test_a_new_leader_has_a_timeout_to_be_heard() -> None:
     lone = Lone(voters=FIVE, term=1)
     lone.become_leader()
