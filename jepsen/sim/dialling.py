@@ -156,6 +156,11 @@ class Dialling:
         if link.epoch == epoch and link.up and link.stream is not None:
             self.broke(link, "pings without an answer")
 
+    def heard_again(self, link: Link) -> None:
+        """What is sent on a half-open connection arrives from now on: where its other end is gone, it is reset."""
+        if link.up and link.reached is not self._network.running.get(link.to):
+            self._outside.call_after_ns(self._half_way_ns(), self._reset, link, link.epoch)
+
     def _reset(self, link: Link, epoch: int) -> None:
         if link.epoch == epoch and link.up and not link.half_open:
             self.broke(link, "connection reset")

@@ -83,6 +83,8 @@ class Network:
     def mend(self, source: str, to: str) -> None:
         """What was done to one direction is over."""
         link = self.link(source, to)
+        if link.half_open:
+            self.dialling.heard_again(link)
         link.blocked = link.half_open = False
         link.troubled = link.stream is not None
 
