@@ -106,7 +106,7 @@ def _settings(random: Random) -> dict[str, Any]:
         "segment_kib": random.choice((4, 16, 256)),
         "delay_spread_us": random.choice((700, 700, 10_000, 60_000)),
         "sync_spread_us": random.choice((1600, 1600, 20_000)),
-        "resources": random.choice(("ledger", "ledger keyed", "ledger naked", "ledger wide keyed naked")),
+        "resources": random.choice(("ledger", "ledger naked", "keyed naked", "ledger wide keyed naked")),
         "failing": round(random.choice((0.0, 0.1, 0.3)), 3),
         "think_ms": random.choice((100, 300, 800)),
         "start_max_ms": random.choice((200, 1500)),

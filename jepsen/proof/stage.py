@@ -380,7 +380,8 @@ class Stage(Observer):
         world.note("healed")
         self.over = True
         self._weathers.clear()
-        world.network.set(self._base)
+        # Where nothing is wrong, no message takes so long that its leader is missed.
+        world.network.set(self._base._replace(tail_max_ns=world.options.heartbeat_interval))
         world.network.heal()
         for name in list(world.clients_cut):
             world.mend_clients(name)
