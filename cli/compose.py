@@ -156,6 +156,7 @@ class ComposedNode:
             directory.node_id,
             directory.instance_id,
             configuration.node.client,
+            directory.voters,
         )
         self.transport = PeerTransport(
             identity,

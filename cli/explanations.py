@@ -86,6 +86,13 @@ _CATALOGUE: dict[str, tuple[str, str]] = {
         is refused for good. Stop it; to come back it needs a node id that was never used and an empty data directory.
         Nothing was exchanged beyond the greeting.""",
     ),
+    "BOOTSTRAP_MISMATCH": (
+        "two nodes were first started with different voters",
+        """Both are of the same cluster id, and their data directories were made with different lists of voters.
+        Majorities of different lists need not meet, so they refuse each other for good. Usually [peers] of one file
+        was wrong at its first start, or a node that joins lacks `join = true`. Nothing was exchanged beyond the
+        greeting.""",
+    ),
     "NO_ENDPOINT": (
         "no node could be reached",
         """None of the endpoints answered, so nothing was committed. The lines say what each one did: `connection

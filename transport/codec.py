@@ -77,6 +77,8 @@ class Hello(msgspec.Struct, frozen=True):
     to_node_id: str = ""
     """Whom the sender means to reach; empty from a client that takes any node."""
     client_address: str = ""
+    bootstrap_digest: str = ""
+    """Of the voters that a peer was first started with; empty from one that joined (handshake.py)."""
 
 
 class Welcome(msgspec.Struct, frozen=True):
@@ -88,6 +90,8 @@ class Welcome(msgspec.Struct, frozen=True):
     node_id: str
     instance_id: str
     client_address: str
+    bootstrap_digest: str = ""
+    """As in :class:`Hello`; empty to a client."""
 
 
 class ErrorBody(msgspec.Struct, frozen=True):

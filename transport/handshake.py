@@ -6,6 +6,11 @@ judges the other. An address that was given to another cluster's node, a node re
 copy of its disk, a second node under one name: all end here, with both terms and logs untouched
 (scenarios S21, S38).
 
+Nodes that were first started with different lists of voters refuse each other too. Majorities of
+different lists need not meet: n1 started with n1, n2, n3 and n2 with n2, n3, n4 could be led by two
+leaders at once, under one cluster id. What counts is the list at the first start, which stays in the
+data directory; members that come and go change nothing about it, and a node that joined has none.
+
 A node that is not in the other's list of peers is let in all the same if it is of the cluster. Who is a
 member stands in the log, and a node that joins, or one that lags behind, can learn of a member only by
 letting it in. Only one that was removed is refused: its id is never used again.
@@ -13,10 +18,11 @@ letting it in. Only one that was removed is refused: its id is never used again.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from ..raft.core.errors import HandshakeRefused
+from ..raft.core.errors import BootstrapMismatch, HandshakeRefused
 from .codec import Hello, Welcome
 
 PEER_VERSION = 2
@@ -49,6 +55,17 @@ class LocalNode(NamedTuple):
     """Random, made with the data directory: another one under the same node id is another disk."""
     client_address: str
     """``host:port`` where clients reach this node; given to clients of other nodes as a hint."""
+    bootstrap_voters: tuple[str, ...] = ()
+    """The voters that its data directory was made with; none for a node that joined."""
+
+    @property
+    def bootstrap_digest(self) -> str:
+        """32 hexadecimal digits that stand for the voters in any order; empty for none."""
+        if not self.bootstrap_voters:
+            return ""
+        # Node ids have no blanks, so no two lists are joined to the same text.
+        text = " ".join(sorted(self.bootstrap_voters))
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def hello_to_peer(local: LocalNode, to_node_id: str) -> Hello:
@@ -61,6 +78,7 @@ def hello_to_peer(local: LocalNode, to_node_id: str) -> Hello:
         instance_id=local.instance_id,
         to_node_id=to_node_id,
         client_address=local.client_address,
+        bootstrap_digest=local.bootstrap_digest,
     )
 
 
@@ -69,14 +87,14 @@ def hello_of_client(cluster_id: str = "") -> Hello:
 
 
 def welcome_to_peer(local: LocalNode) -> Welcome:
-    return _welcome(local, PEER_VERSION)
+    return _welcome(local, PEER_VERSION, local.bootstrap_digest)
 
 
 def welcome_to_client(local: LocalNode) -> Welcome:
     return _welcome(local, CLIENT_VERSION)
 
 
-def _welcome(local: LocalNode, version: int) -> Welcome:
+def _welcome(local: LocalNode, version: int, bootstrap_digest: str = "") -> Welcome:
     return Welcome(
         version=version,
         cluster_id=local.cluster_id,
@@ -84,6 +102,7 @@ def _welcome(local: LocalNode, version: int) -> Welcome:
         node_id=local.node_id,
         instance_id=local.instance_id,
         client_address=local.client_address,
+        bootstrap_digest=bootstrap_digest,
     )
 
 
@@ -95,7 +114,7 @@ def check_peer_hello(
     known_instances: Mapping[str, str],
     retired: Collection[str] = (),
 ) -> None:
-    """Judge a ``Hello`` on the peer port. Raises :class:`HandshakeRefused`.
+    """Judge a ``Hello`` on the peer port. Raises :class:`HandshakeRefused`, :class:`BootstrapMismatch` among them.
 
     ``peers`` are the nodes that this one dials; another one is let in too. ``retired`` are those that
     were removed and refused as :class:`NotAMember`.
@@ -120,10 +139,11 @@ def check_peer_hello(
             "data directory",
         )
     _check_instance(local, hello.node_id, hello.instance_id, known_instances, is_peer=hello.node_id in peers)
+    _check_bootstrap(local, hello.node_id, hello.bootstrap_digest)
 
 
 def check_welcome(local: LocalNode, to_node_id: str, welcome: Welcome, *, known_instances: Mapping[str, str]) -> None:
-    """Judge the ``Welcome`` of the peer that was dialled. Raises :class:`HandshakeRefused`."""
+    """Judge the ``Welcome`` of the peer that was dialled. Raises as :func:`check_peer_hello` does."""
     _check_version(welcome.version, PEER_VERSION)
     _check_cluster(local, welcome.cluster_id, welcome.incarnation, welcome.node_id)
     if welcome.node_id != to_node_id:
@@ -133,6 +153,7 @@ def check_welcome(local: LocalNode, to_node_id: str, welcome: Welcome, *, known_
         )
     _check_node_id(local, welcome.node_id)
     _check_instance(local, welcome.node_id, welcome.instance_id, known_instances, is_peer=True)
+    _check_bootstrap(local, welcome.node_id, welcome.bootstrap_digest)
 
 
 def check_client_hello(local: LocalNode, hello: Hello) -> None:
@@ -219,4 +240,16 @@ def _check_instance(
             f"node {node_id} came with instance {instance_id} of its data directory, but {local.node_id} knows it "
             f"as {known}: its disk was wiped or replaced, and what it had acknowledged may be lost",
             next_step=next_step,
+        )
+
+
+def _check_bootstrap(local: LocalNode, node_id: str, digest: str) -> None:
+    """A node that joined has no digest, and neither has one of a version that did not say it yet."""
+    own = local.bootstrap_digest
+    if own and digest and own != digest:
+        raise BootstrapMismatch(
+            f"node {local.node_id} was first started with the voters {', '.join(sorted(local.bootstrap_voters))}, "
+            f"and node {node_id} with others: two clusters under the id {local.cluster_id!r}",
+            next_step="compare [peers] in the files that both were first started with; "
+            "docs/operations.md, BOOTSTRAP_MISMATCH",
         )

@@ -141,7 +141,12 @@ class SimNode:
     def _compose_transport(self) -> None:
         directory = self.directory
         local = LocalNode(
-            directory.cluster_id, directory.incarnation, self.name, directory.instance_id, client_address(self.name)
+            directory.cluster_id,
+            directory.incarnation,
+            self.name,
+            directory.instance_id,
+            client_address(self.name),
+            directory.voters,
         )
         acquaintances = Acquaintances(local, directory.known_instances(), directory.remember_instance, self.loop.fail)
         self.transport = SimTransport(self._world.network, self.process, local, acquaintances, self.loop)

@@ -141,6 +141,12 @@ class HandshakeRefused(TransportError):
     outcome = Outcome.REFUSED
 
 
+class BootstrapMismatch(HandshakeRefused):
+    """Two nodes of one cluster id were first started with different voters: two clusters under one name."""
+
+    code = "BOOTSTRAP_MISMATCH"
+
+
 class ClientError(FencepostError):
     """Base of what a submitter hears."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,10 @@ def applied(node: ComposedNode) -> int:
     return node.loop.applier.last_applied
 
 
+def says(node: ComposedNode, peer: str, why: str) -> bool:
+    return why in node.transport.links()[peer].last_error
+
+
 async def test_a_node_joins_by_a_snapshot_and_the_cluster_is_what_it_says_and_not_what_a_file_says_s57(
     tmp_path: Path,
 ) -> None:
@@ -197,3 +202,33 @@ async def test_a_leader_that_is_stopped_has_handed_over_before_it_goes_s58(tmp_p
             await cluster.stop(name)
             assert not (await client.submit(credit("after"))).replayed
         assert {node.loop.raft.current_term for node in cluster.nodes.values()} == {term + 1}
+
+
+async def test_a_node_first_started_with_other_voters_is_kept_out_until_it_is_made_anew(tmp_path: Path) -> None:
+    """What the runbook says of BOOTSTRAP_MISMATCH: its file is corrected, its directory removed, its id kept."""
+    names = ("n1", "n2", "n3")
+    async with Composed(tmp_path, *names, "n4") as cluster:
+        cluster.write("n1", names)
+        cluster.write("n3", names)
+        cluster.write("n2", ("n2", "n3", "n4"))
+        await cluster.start(*names)
+        await cluster.until(cluster.leader)
+        two = cluster.nodes["n2"]
+        for name in ("n1", "n3"):
+            await cluster.until(partial(says, cluster.nodes[name], "n2", f"n2, n3, n4, and node {name} with others"))
+            assert "n2" not in cluster.nodes[name].directory.known_instances()
+        await cluster.until(lambda: says(two, "n3", "n1, n2, n3, and node n2 with others"))
+        async with cluster.client() as client:
+            assert not (await client.submit(credit("before"))).replayed
+            assert two.loop.raft.log.last_index == 0
+            # A corrected file alone changes nothing.
+            await cluster.stop("n2")
+            cluster.write("n2", names)
+            await cluster.start("n2")
+            two = cluster.nodes["n2"]
+            await cluster.until(lambda: says(two, "n3", "and node n2 with others"))
+            await cluster.stop("n2")
+            shutil.rmtree(tmp_path / "n2")
+            await cluster.start("n2")
+            await cluster.until(lambda: len({applied(node) for node in cluster.nodes.values()}) == 1)
+            assert not (await client.submit(credit("after"))).replayed

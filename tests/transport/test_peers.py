@@ -187,13 +187,15 @@ async def test_a_queue_that_overflows_is_dropped_and_the_node_is_told_while_the_
         ({"cluster_id": "cluster-b"}, "belongs to cluster 'cluster-b'"),
         ({"instance_id": "another-disk"}, "wiped or replaced"),
         ({"incarnation": 2}, "incarnation 2"),
+        ({"bootstrap_voters": ("n2", "n3", "n4")}, "n1, n2, n3, and node n2 with others"),
     ],
 )
 async def test_who_does_not_belong_hears_why_and_no_message_passes(changes: dict[str, Any], says: str) -> None:
     one, two = await unused_address(), await unused_address()
     handlers = Recorder(), Recorder()
     stranger = local_node("n2")._replace(**changes)
-    good = transport_of(local_node("n1"), one, {"n2": two}, handlers[0], known_instances={"n2": "instance-of-n2"})
+    own = local_node("n1", bootstrap_voters=("n1", "n2", "n3"))
+    good = transport_of(own, one, {"n2": two}, handlers[0], known_instances={"n2": "instance-of-n2"})
     bad = transport_of(stranger, two, {"n1": one}, handlers[1])
     await good.start()
     await bad.start()

@@ -36,7 +36,8 @@ class Nodes:
 
     async def start(self, name: str, *peers: str, **arguments: Any) -> PeerTransport:
         """Start a node that dials ``peers``, which have been given an address before."""
-        changes = {key: arguments.pop(key) for key in ("instance_id", "cluster_id") if key in arguments}
+        about = ("instance_id", "cluster_id", "bootstrap_voters")
+        changes = {key: arguments.pop(key) for key in about if key in arguments}
         if name not in self.addresses:
             self.addresses[name] = await unused_address()
         handler = self.handlers[name] = Recorder()
@@ -336,6 +337,21 @@ async def test_an_unknown_node_of_another_cluster_or_with_another_disk_is_refuse
     assert nodes.handlers["n1"].received == []
     assert remembered == {}
     assert one._arrived == {}
+
+
+async def test_an_unknown_node_that_was_first_started_with_other_voters_is_refused_and_not_remembered(
+    nodes: Nodes,
+) -> None:
+    """It may be of no list of peers: n2 was meant to be started with n1, n2, n3, and its file named n2, n3, n4."""
+    remembered: dict[str, str] = {}
+    await nodes.start("n1", bootstrap_voters=("n1", "n2", "n3"), remember_instance=remembered.__setitem__)
+    four = await nodes.start("n4", "n1", bootstrap_voters=("n2", "n3", "n4"))
+    await until(lambda: "n1, n2, n3, and node n4 with others" in four.links()["n1"].last_error, "refused")
+    # One that joined is let in by both.
+    five = await nodes.start("n5", "n1", "n4")
+    await until(lambda: is_up(five, "n1") and is_up(five, "n4"), "n5 comes")
+    assert list(remembered) == ["n5"]
+    assert "peer_refused" in nodes.lines.names()
 
 
 async def test_a_broken_way_back_is_told(nodes: Nodes) -> None:
