@@ -59,7 +59,7 @@ class Dialling:
         self._take_back(link)
 
     def hang_up(self, link: Link, transport: SimTransport) -> None:
-        """This process does not want it any more. What has been sent still arrives."""
+        """This process does not want it any more. What has been sent still arrives where there is no other way back."""
         if link.up:
             transport.loop.call_soon(transport.handler.unreachable, link.to)
         link.dialled_by = None
@@ -67,8 +67,9 @@ class Dialling:
         link.attempt += 1
         self._take_back(link)
         arrived = self._network.links.get((link.to, link.source))
-        if arrived is not None and arrived.up and arrived.dialled_by is not None:
-            # The other end's own connection is still there, and there is no other way to it any more.
+        if arrived is not None and arrived.up and arrived.dialled_by is not None and arrived.reached is transport:
+            # The other end's own connection is still there, and there is no other way to it any more. One that it
+            # only believes in, because the process that it reached is gone, is none of this process.
             self._lend(arrived, arrived.dialled_by, transport)
 
     # -- the way back -------------------------------------------------------------------------------
