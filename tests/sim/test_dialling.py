@@ -153,3 +153,14 @@ def test_a_half_open_connection_whose_other_end_is_there_goes_on_when_it_is_hear
         world.run_for(5 * SECOND)
         assert watcher.unreachable == []
         assert watcher.between(leader, follower)
+
+
+def test_a_connection_that_has_just_broken_is_no_way_back_until_it_is_there_again() -> None:
+    with begun(network=CALM, options=Options(check_quorum=False)) as world:
+        leader, follower = pair(world)
+        own, came = world.network.link(leader, follower), world.network.link(follower, leader)
+        world.network.break_link(follower, leader)
+        give_up(world, leader, follower)
+        assert (own.up, own.lender) == (False, None)
+        world.run_until(lambda: came.up)
+        assert (own.up, own.lender) == (True, came)
