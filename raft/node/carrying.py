@@ -63,6 +63,9 @@ class EffectsCarrier:
         """
         return self._clock.monotonic_ns() + self._cluster_ahead_ns
 
+    def leads_in(self, term: int) -> bool:
+        return self.raft.role is Role.LEADER and self.raft.current_term == term
+
     def term_start_index(self) -> int:
         return self.raft.term_start_index
 

@@ -286,7 +286,7 @@ class RaftLoop(EffectsCarrier):
                 self._durable_sequence = event.sequence
             self._carry_out(effects)
             if type(event) is SnapshotReceived and self.snapshots is not None:
-                self.snapshots.settled()
+                self.snapshots.settled(event.snapshot)
         if self._questions:
             for effects in self._questions.put(step, self._clock.monotonic_ns()):
                 self._carry_out(effects)

@@ -40,6 +40,8 @@ class KeeperLoop(Protocol):
 
     def now(self) -> int: ...
 
+    def leads_in(self, term: int) -> bool: ...
+
     def feed(self, event: Event) -> None: ...
 
     def fail(self, error: BaseException) -> None: ...
@@ -79,7 +81,8 @@ class SnapshotKeeper:
         self._loop = loop
         self._send = send
         self._while_loading = while_loading
-        self._prepared: tuple[Snapshot, PreparedState] | None = None
+        self._prepared: dict[Snapshot, PreparedState] = {}
+        """What was received, and the core has yet to hear of: of two at once where its loop was held up."""
         self._closing = False
 
     # -- taking -----------------------------------------------------------------------------------
@@ -126,7 +129,7 @@ class SnapshotKeeper:
             self._failed(error)
         elif not data and chunk.length:
             self._loop.feed(ChunkUnavailable(self._loop.now(), chunk.to))
-        else:
+        elif self._loop.leads_in(chunk.message.term):  # Else it would keep followers from electing another.
             self._send(chunk.to, chunk.message._replace(data=data or b""))
 
     # -- receiving --------------------------------------------------------------------------------
@@ -157,7 +160,7 @@ class SnapshotKeeper:
             self._failed(error)
         elif isinstance(result, PreparedState):
             _LOG.info("snapshot received", last_index=snapshot.last_index, bytes=snapshot.size_bytes)
-            self._prepared = (snapshot, result)
+            self._prepared[snapshot] = result
             self._loop.feed(SnapshotReceived(now, snapshot))
         elif result is None:
             _LOG.warning("snapshot damaged on its way", last_index=snapshot.last_index)
@@ -167,16 +170,17 @@ class SnapshotKeeper:
 
     def adopt(self, snapshot: Snapshot) -> None:
         """Replace the state of the machines by that of ``snapshot``, which has been received."""
-        if self._prepared is None or self._prepared[0] != snapshot:
+        prepared = self._prepared.get(snapshot)
+        if prepared is None:
             raise AssertionError(f"asked to restore {snapshot}, which was not received")
-        self._applier.adopt(self._prepared[1], snapshot.last_index)
+        self._applier.adopt(prepared, snapshot.last_index)
 
-    def settled(self) -> None:
+    def settled(self, snapshot: Snapshot) -> None:
         """The core has done with a received snapshot what it wants to do with it."""
-        prepared, self._prepared = self._prepared, None
+        prepared = self._prepared.pop(snapshot, None)
         if prepared is not None:
             # What is left of it is the old state, or the new one that was not wanted.
-            self._run(prepared[1].discard, self._discarded)
+            self._run(prepared.discard, self._discarded)
 
     def _discarded(self, result: None, error: BaseException | None) -> None:
         if error is not None:

@@ -113,7 +113,7 @@ class Witness:
     def take(self, label: Snapshot) -> None:
         self.seen.append(f"take {label.last_index} with {self.applier.last_applied} applied")
 
-    def settled(self) -> None: ...
+    def settled(self, snapshot: Snapshot) -> None: ...
 
     def role_changed(self, change: RoleChange) -> None:
         self.seen.append(f"role {change.role}")

@@ -429,6 +429,20 @@ FAULTS = [
         snapshots.test_s11_without_room_for_a_snapshot_the_node_serves_on_and_tries_again,
     ),
     Fault(
+        "of two snapshots that were received at once the older is forgotten",
+        SnapshotKeeper._received,
+        "self._prepared[snapshot] = result",
+        "self._prepared = {snapshot: result}",
+        snapshots.test_two_snapshots_that_are_complete_within_one_turn_are_both_taken_in,
+    ),
+    Fault(
+        "a part of a snapshot is sent after the leadership (S36)",
+        SnapshotKeeper._was_read,
+        "elif self._loop.leads_in(chunk.message.term):",
+        "else:",
+        snapshots.test_s36_whoever_leads_no_more_sends_no_part_that_was_still_being_read,
+    ),
+    Fault(
         "the state stays, and its index moves (S20)",
         EffectsCarrier._restore,
         "self._keeper().adopt(snapshot)",

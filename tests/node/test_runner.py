@@ -151,6 +151,9 @@ class Loop:
     def now(self) -> int:
         return 7
 
+    def leads_in(self, term: int) -> bool:
+        return True
+
     def feed(self, event: Event) -> None:
         self.events.append(event)
         self.news.set()
@@ -209,7 +212,7 @@ async def test_s40_only_capturing_and_swapping_in_happen_on_the_loop() -> None:
     taker.keeper.adopt(snapshot)
     assert taker.threads("adopt") == {here}
     assert (taker.machine.state, taker.applier.last_applied) == ([b"one", b"two"], 1)
-    taker.keeper.settled()
+    taker.keeper.settled(snapshot)
     with pytest.raises(AssertionError, match="not received"):
         taker.keeper.adopt(snapshot)
     done = Done()

@@ -12,6 +12,7 @@ from fencepost.raft.core.entry import Snapshot
 from fencepost.raft.core.errors import StorageError, StorageFormatUnknown, StorageFull
 from fencepost.raft.core.messages import AppendEntries, InstallSnapshot, Message
 from fencepost.raft.core.options import Options
+from fencepost.raft.node.runner import Completion
 from fencepost.raft.outbox.machine import OutboxMachine
 from fencepost.raft.ports import AnswerStatus, Wait
 
@@ -307,6 +308,50 @@ def test_a_snapshot_that_is_not_kept_any_more_is_replaced_by_the_newest() -> Non
         begun = network.snapshots_begun()
         assert begun[-1].last_index > first.last_index
         assert follower.store.finished == 1
+        world.check_equal()
+
+
+def test_two_snapshots_that_are_complete_within_one_turn_are_both_taken_in() -> None:
+    """The one that a follower was about to finish is kept no more, and the next one comes in a single part:
+    where its loop is held up, it hears of both at once."""
+    with World(seed=15, options=SMALL) as world:
+        leader, follower = left_behind(world, count=80)
+        (older, its_contents), (newer, contents) = world.disks[leader.name].snapshots
+        assert follower.raft.commit_index < older.last_index
+        jobs: list[tuple[Callable[[], object], Completion]] = []
+        follower.runner.run = lambda work, done: jobs.append((work, done))  # type: ignore[method-assign]
+        term = leader.raft.current_term
+        for label, data in ((older, its_contents), (newer, contents)):
+            follower.loop.receive(leader.name, InstallSnapshot(term, label, 0, data, 1))
+        world.until(lambda: len(jobs) == 2)
+        for work_, done in jobs:
+            follower.process.call_soon(done, work_(), None)
+        world.until(lambda: follower.applier.last_applied == newer.last_index)
+        assert not follower.loop.failed.done()
+        world.heal()
+        world.settle()
+        world.check_equal()
+
+
+def test_s36_whoever_leads_no_more_sends_no_part_that_was_still_being_read() -> None:
+    """It would keep followers from electing another one."""
+    with World(seed=16, options=SMALL) as world:
+        leader, follower = left_behind(world)
+        network = Network(world)
+        leader.runner.delay_s = 0.1 * ELECTION_S
+        world.heal()
+        world.until(lambda: follower.raft.incoming is not None and follower.raft.incoming.offset)
+        world.until(lambda: bool(leader.runner._jobs))
+        leader.loop.step_down("test")
+        world.until(lambda: not leader.leads)
+        network.seen.clear()
+        world.until(lambda: not leader.runner._jobs)
+        world.advance(HEARTBEAT_S)
+        assert not [
+            each for _, source, _, each in network.seen if source == leader.name and isinstance(each, InstallSnapshot)
+        ]
+        leader.runner.delay_s = 0.002
+        world.settle()
         world.check_equal()
 
 
