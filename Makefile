@@ -7,7 +7,7 @@
 #   make prove     whole clusters under faults, a thousand seeds and every planted fault; build/prove.json
 #   make endure    the long tests: kills and damage with real processes and files, many seeds
 #   make soak      the same as prove with new seeds, for an hour
-#   make bench     commands per second, beside another system
+#   make bench     the log beside the bare disk; commands per second, beside another system
 #   make coverage  the test suite with a report of what it does not reach
 
 PYTHON ?= python3
@@ -15,6 +15,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet
 ARGS ?=
+STORAGE_ARGS ?=
 
 .PHONY: demo test verify fix prove endure soak bench coverage clean
 .DELETE_ON_ERROR:
@@ -49,6 +50,7 @@ soak: $(VENV)/dev.stamp
 	$(PY) -m fencepost.jepsen.proof soak --minutes 60 --workers 2 --out build/soak.json $(ARGS)
 
 bench: $(VENV)/runtime.stamp
+	$(PY) -m benchmarks.storage $(STORAGE_ARGS)
 	$(PY) -m benchmarks.compare $(ARGS)
 
 coverage: $(VENV)/dev.stamp
