@@ -20,7 +20,7 @@ from typing import TypeVar
 
 import structlog
 
-from fencepost.cli.compose import settle_collections
+from fencepost.cli.compose import settle_process
 from fencepost.cli.payload import new_operation_id
 from fencepost.raft.core.configuration import Configuration
 from fencepost.raft.core.entry import EntryKind, HardState
@@ -159,7 +159,7 @@ async def run(batch: int, rounds: int, directory: Path) -> None:
     )
     await ledger.open()
     await ledger.claim(TOKEN, "n1")
-    settle_collections()
+    settle_process()
     for _ in range(rounds):
         commands = [Command(new_operation_id(), "ledger", "credit", "", PAYLOAD) for _ in range(batch)]
         operations = commit_through_log(meter, raft, machine, commands)

@@ -69,11 +69,9 @@ async def run_node(configuration: NodeConfiguration) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     try:
+        # Before anything is served: with a million operations it takes a second.
+        settle_process()
         await node.start()
-        settle_collections()
-        # The log's thread needs the interpreter twice a write; a turn of the node's loop may hold it for
-        # milliseconds. Measured: half of the default's time per durable batch while the loop is busy.
-        sys.setswitchinterval(0.0005)
         stopping = loop.create_task(stop.wait())
         await asyncio.wait((stopping, node.loop.failed), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
@@ -115,6 +113,8 @@ class ComposedNode:
         configuration, directory = self.configuration, self.directory
         event_loop = asyncio.get_running_loop()
         clock, randomness = SystemClock(), SystemRandomness()
+        # Two processes over copies of one directory count their boots alike: chance tells them apart.
+        process = secrets.token_hex(4)
         store = FileSnapshotStore.open(directory)
         snapshot = store.newest()
         self._log_store, recovered = FileLogStore.open(directory, segment_bytes=configuration.storage.segment_bytes)
@@ -137,8 +137,7 @@ class ComposedNode:
         self._runtime = ThreadRuntime(event_loop)
         self.effects = EffectsCoordinator(
             node_id=directory.node_id,
-            # Two processes over copies of one directory count their boots alike: chance tells them apart.
-            holder=f"{directory.node_id}/{directory.instance_id}/{directory.boot}/{secrets.token_hex(4)}",
+            holder=f"{directory.node_id}/{directory.instance_id}/{directory.boot}/{process}",
             incarnation=directory.incarnation,
             node_loop=self.loop,
             machine=machine,
@@ -157,6 +156,8 @@ class ComposedNode:
             directory.instance_id,
             configuration.node.client,
             directory.voters,
+            directory.boot,
+            process,
         )
         self.transport = PeerTransport(
             identity,
@@ -283,12 +284,18 @@ class ComposedNode:
         self.directory.close()
 
 
-def settle_collections() -> None:
-    """What was made so far lives as long as the process: keep full collections from walking it, and
-    make them rarer. A collection stops the loop for as long as it lasts (S40)."""
+def settle_process() -> None:
+    """Settings of the whole process, once all of a node is made.
+
+    What was made so far lives as long as the process: keep full collections from walking it, and make them
+    rarer. A collection stops the loop for as long as it lasts (S40). And the log's thread needs the interpreter
+    twice a write, while a turn of the node's loop may hold it for milliseconds. Measured: half of the default's
+    time per durable batch while the loop is busy.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 10, 1000)
+    sys.setswitchinterval(0.0005)
 
 
 @contextmanager
