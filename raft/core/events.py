@@ -150,6 +150,17 @@ class ChunkUnavailable(NamedTuple):
     to: str
 
 
+class EntriesRead(NamedTuple):
+    """What ``Effects.read_entries`` asked for, in ``term``: entries from ``start`` on as they are on disk, at
+    least one; none if they are not kept any more."""
+
+    now: int
+    to: str
+    term: int
+    start: int
+    entries: list[Entry]
+
+
 class ChunkStored(NamedTuple):
     """``offset`` bytes of the snapshot under way are stored."""
 
@@ -187,6 +198,7 @@ Event = (
     | SnapshotTaken
     | SnapshotNotTaken
     | ChunkUnavailable
+    | EntriesRead
     | ChunkStored
     | SnapshotReceived
     | SnapshotUnusable
@@ -232,6 +244,19 @@ class ReadChunk(NamedTuple):
     message: InstallSnapshot
     length: int
     after: int
+
+
+class ReadEntries(NamedTuple):
+    """Read entries from ``start`` to ``end`` at the most, as many as fit ``bytes_max`` payload bytes but at least
+    one, and answer with :class:`EntriesRead`. They are durable and committed: nothing changes them any more."""
+
+    to: str
+    """The follower that lacks them."""
+    term: int
+    """Of the leader that asks."""
+    start: int
+    end: int
+    bytes_max: int
 
 
 class StoreChunk(NamedTuple):
@@ -310,7 +335,8 @@ class Effects:
     """What one step asks its caller to do.
 
     The caller carries out ``persist`` first (handing it over is enough), then sends, then applies
-    entries up to ``apply_to``.
+    entries up to ``apply_to``. What the log has in memory of these stays there until the next step; what it
+    has not is read from the disk.
     """
 
     persist: list[Persist] = field(default_factory=list)
@@ -325,6 +351,7 @@ class Effects:
     """Take a snapshot of the state as it is after ``apply_to`` (or, without, as it is now), and answer
     with this label, its size and checksum filled in."""
     chunks: list[ReadChunk] = field(default_factory=list)
+    read_entries: list[ReadEntries] = field(default_factory=list)
     store_chunks: list[StoreChunk] = field(default_factory=list)
     reads: list[ReadReady | ReadRefused] = field(default_factory=list)
     transfer: TransferBegun | TransferEnded | Refused | None = None

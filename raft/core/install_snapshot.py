@@ -144,7 +144,7 @@ def snapshot_received(state: RaftState, event: SnapshotReceived) -> None:
         state.snapshot = snapshot
         state.reset_log(snapshot)
         state.commit_index = state.apply_reported = snapshot.last_index
-        state.applied_bytes = 0
+        state.applied_bytes = state.labelled_bytes = 0
         state.out.restore = snapshot
     if incoming is not None and incoming.snapshot == snapshot and incoming.source == state.leader:
         _answer_installed(state, incoming.source, snapshot, incoming.sent_at)

@@ -93,9 +93,14 @@ def check(state: RaftState) -> None:
         )
     if state.log.last_term > state.current_term:
         raise AssertionError(f"the log's term {state.log.last_term} is above the current term {state.current_term}")
-    if last_index >= state.log.first_index and state.log.entry(last_index).index != last_index:
+    if last_index >= state.log.window_start and state.log.entry(last_index).index != last_index:
         raise AssertionError(f"entry {state.log.entry(last_index).index} is kept at {last_index}")
     _check_snapshot(state)
+    if state.log.window_start > state.apply_reported + 1 and not state.failed:
+        raise AssertionError(
+            f"in memory from {state.log.window_start} on, and only {state.apply_reported} is durable, committed and "
+            "given out to be applied"
+        )
     _check_writes(state)
     if state.role is Role.LEADER:
         _check_leader(state)
@@ -121,7 +126,7 @@ def _check_snapshot(state: RaftState) -> None:
             f"{state.apply_reported} are applied"
         )
     index = state.configuration_index
-    if index > state.log.previous_index:
+    if index >= state.log.window_start:
         entry = state.log.entry(index)
         if entry.kind != EntryKind.CONFIGURATION or decode_configuration(entry.data) != state.configuration:
             raise AssertionError(f"the configuration in force is not the entry at {index} (S25)")

@@ -48,6 +48,11 @@ class Options:
     """The same in payload bytes: a log of few large entries fills a disk as well (S11). 0 for never."""
     retained_entries: int = 1000
     """Entries kept in front of the newest snapshot, so that a follower that is a little behind needs none."""
+    window_entries: int = 0
+    """Entries kept in memory beyond those that are not yet durable, committed and applied; what is older is
+    read back from the disk. 0 for all."""
+    window_bytes: int = 0
+    """The same in payload bytes; 0 for no bound."""
     chunk_bytes: int = 256 << 10
     """Of a snapshot, in one InstallSnapshot."""
     promotion_lag_max: int = 1000
@@ -86,6 +91,8 @@ class Options:
             raise ConfigurationError("limits must be positive")
         if min(self.snapshot_entries, self.snapshot_bytes, self.retained_entries, self.promotion_lag_max) < 0:
             raise ConfigurationError("counts of entries and bytes must not be negative")
+        if min(self.window_entries, self.window_bytes) < 0:
+            raise ConfigurationError("a window of entries must not be negative")
         if not 0 <= self.clock_drift_ppm < 500_000:
             raise ConfigurationError("clock drift must be between 0 and half of a clock's rate")
         if self.lease_reads and not self.check_quorum:

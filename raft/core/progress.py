@@ -28,6 +28,7 @@ class Progress:
         "match_index",
         "next_index",
         "probe_sent",
+        "reading",
         "sent_at",
         "snapshot",
         "snapshot_furthest",
@@ -44,6 +45,8 @@ class Progress:
         self.in_flight: deque[tuple[int, int]] = deque()
         """(last index, payload bytes) of every message with entries that is not yet answered."""
         self.in_flight_bytes = 0
+        self.reading = False
+        """Entries for it are being read from the disk: one reading at a time."""
         self.contact_at = contact_at
         """When the newest message that this follower has answered was *sent*, nanoseconds."""
         self.heard = False

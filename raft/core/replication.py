@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from .entry import Entry
-from .events import Accepted, Propose, Refused, Role
+from .events import Accepted, EntriesRead, Propose, ReadEntries, Refused, Role
 from .install_snapshot import send_chunk, send_snapshot
+from .log import ENTRIES_PER_MESSAGE_MAX
 from .messages import AppendEntries
 from .progress import Progress, ProgressState
 from .state import RaftState
@@ -66,6 +67,9 @@ def send_entries(state: RaftState, peer: str, progress: Progress) -> None:
             len(progress.in_flight) >= options.in_flight_max or progress.in_flight_bytes >= options.in_flight_bytes_max
         ):
             return
+        if progress.next_index < log.window_start:
+            _read_entries(state, peer, progress)
+            return
         message, size = _append_message(state, progress.next_index)
         if progress.state is ProgressState.PROBE:
             progress.probe_sent = True
@@ -73,6 +77,50 @@ def send_entries(state: RaftState, peer: str, progress: Progress) -> None:
             return
         progress.sent(message.prev_log_index + len(message.entries), size)
         _send(state, peer, progress, message)
+
+
+def _read_entries(state: RaftState, peer: str, progress: Progress) -> None:
+    """What the follower lacks next is on disk only: ask for it, unless that is asked for already."""
+    start = progress.next_index
+    if progress.state is ProgressState.PROBE:
+        # Nothing is read for a guess: first the place must be found where the logs meet.
+        send_heartbeat(state, peer, progress)
+        progress.probe_sent = True
+    elif not progress.reading:
+        progress.reading = True
+        end = min(state.log.window_start, start + ENTRIES_PER_MESSAGE_MAX) - 1
+        state.out.read_entries.append(ReadEntries(peer, state.current_term, start, end, state.options.append_bytes_max))
+
+
+def entries_read(state: RaftState, event: EntriesRead) -> None:
+    """Send what was read, if it is still what the follower needs next."""
+    progress = state.progress.get(event.to)
+    if state.role is not Role.LEADER or event.term != state.current_term or progress is None:
+        return  # Asked for by an earlier leader.
+    progress.reading = False
+    log, start, entries = state.log, event.start, event.entries
+    if not entries and start > log.previous_index:
+        return  # Not kept, although it is needed here: asked for again when the follower answers a heartbeat.
+    wanted = progress.state is ProgressState.REPLICATE and progress.next_index == start > log.previous_index
+    if wanted:
+        last = start + len(entries) - 1
+        _check_read(state, entries, start, last)
+        message = AppendEntries(
+            state.current_term, start - 1, log.term_at(start - 1), state.commit_index, state.now, entries
+        )
+        progress.sent(last, sum([len(entry.data) for entry in entries]))
+        _send(state, event.to, progress, message)
+    send_entries(state, event.to, progress)
+
+
+def _check_read(state: RaftState, entries: list[Entry], start: int, last: int) -> None:
+    """The disk must give back what has left the window; anything else would be sent as committed."""
+    log, ends = state.log, (entries[0], entries[-1])
+    if [(entry.index, entry.term) for entry in ends] != [(index, log.term_at(index)) for index in (start, last)]:
+        raise AssertionError(
+            f"read entries {ends[0].index}:{ends[0].term} to {ends[1].index}:{ends[1].term} for {start} to {last}, "
+            f"of terms {log.term_at(start)} and {log.term_at(last)}"
+        )
 
 
 def _append_message(state: RaftState, next_index: int) -> tuple[AppendEntries, int]:

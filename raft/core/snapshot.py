@@ -13,7 +13,9 @@ def want_snapshot(state: RaftState, applied_before: int) -> None:
     options = state.options
     applied = state.apply_reported
     if options.snapshot_bytes:
-        state.applied_bytes += sum([len(entry.data) for entry in state.log.slice(applied_before + 1, applied)])
+        # Those that a start has left on disk are counted by it.
+        first = max(applied_before + 1, state.log.window_start)
+        state.applied_bytes += sum([len(entry.data) for entry in state.log.slice(first, applied)])
     if state.snapshot_wanted or state.now < state.snapshot_again_at:
         return
     newest = 0 if state.snapshot is None else state.snapshot.last_index
@@ -24,6 +26,7 @@ def want_snapshot(state: RaftState, applied_before: int) -> None:
     known = bool(state.configuration_at(applied)[1].voters)
     if (by_entries or by_bytes) and applied > newest and known and not _is_sending_an_older(state):
         state.snapshot_wanted = True
+        state.labelled_bytes = state.applied_bytes
         state.out.take_snapshot = label_at(state, applied)
 
 
@@ -42,10 +45,10 @@ def _is_sending_an_older(state: RaftState) -> bool:
 
 
 def label_at(state: RaftState, index: int) -> Snapshot:
-    """The label of a snapshot of the state after ``index``, whose entry is in the log (S19)."""
-    entry = state.log.entry(index)
+    """The label of a snapshot of the state after ``index``, which is in the window or right before it (S19)."""
+    log = state.log
     configuration_index, configuration = state.configuration_at(index)
-    return Snapshot(index, entry.term, entry.time_ns, configuration, configuration_index)
+    return Snapshot(index, log.term_at(index), log.time_at(index), configuration, configuration_index)
 
 
 def snapshot_taken(state: RaftState, event: SnapshotTaken) -> None:
@@ -55,9 +58,8 @@ def snapshot_taken(state: RaftState, event: SnapshotTaken) -> None:
         return  # One that was received meanwhile holds more.
     state.snapshot = snapshot
     state.rebase_configurations(snapshot)
-    if state.options.snapshot_bytes:
-        since = state.log.slice(snapshot.last_index + 1, state.apply_reported)
-        state.applied_bytes = sum([len(entry.data) for entry in since])
+    state.applied_bytes -= state.labelled_bytes
+    state.labelled_bytes = 0
     compact(state)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from .configuration import Configuration, decode_configuration
 from .entry import Entry, EntryKind, HardState, Snapshot
 from .events import Effects, Persist, Role, RoleChange, Send
-from .log import RaftLog
+from .log import OlderEntries, RaftLog
 from .messages import AppendEntries, Message
 from .options import Options
 from .progress import Progress
@@ -53,12 +53,14 @@ class RaftState:
         snapshot: Snapshot | None = None,
         previous_index: int = 0,
         previous_term: int = 0,
+        older: OlderEntries | None = None,
     ) -> None:
         """``between(low, high)`` is the injected randomness. ``commit_index`` is a recovered lower bound.
 
         ``configuration`` is the one the cluster began with: snapshot and log know better if they have
         another. ``snapshot`` is the newest one that is durable here, ``previous_index`` and
-        ``previous_term`` say what stands before the first of ``entries``.
+        ``previous_term`` say what the log goes on behind, and ``older`` what is known of the entries that
+        stand between that and the first of ``entries``, on disk only.
         Raises :class:`~.errors.UnknownEntry` for a configuration that this version cannot read.
         """
         self.node_id = node_id
@@ -67,7 +69,8 @@ class RaftState:
         self.now = now
         self.out = Effects()
         self.snapshot = snapshot
-        self.log = RaftLog(entries, previous_index, previous_term, 0 if snapshot is None else snapshot.last_time_ns)
+        time_ns = 0 if snapshot is None else snapshot.last_time_ns
+        self.log = RaftLog(entries, previous_index, previous_term, time_ns, older)
         superseded = snapshot is not None and not self.log.matches(snapshot.last_index, snapshot.last_term)
         if snapshot is not None and superseded:
             # Received and published, and then the power went before the log was told (S15).
@@ -84,6 +87,8 @@ class RaftState:
             commit_index = max(commit_index, snapshot.last_index)
         if commit_index > self.log.last_index:
             raise AssertionError(f"recovered commit index {commit_index} is past the log's end {self.log.last_index}")
+        if commit_index + 1 < self.log.window_start:
+            raise AssertionError(f"entries left on disk before {self.log.window_start}, committed to {commit_index}")
         self.commit_index = commit_index
         self.apply_reported = snapshot.last_index if snapshot is not None else 0
         if self.log.previous_index > self.apply_reported:
@@ -134,6 +139,10 @@ class RaftState:
         """After one that could not be taken: not before this time, monotonic nanoseconds."""
         self.applied_bytes = 0
         """Payload bytes applied since the newest snapshot."""
+        if older is not None:
+            self.applied_bytes = older.bytes_after(self.apply_reported)
+        self.labelled_bytes = 0
+        """How many of them a snapshot holds that was asked for."""
 
         self.append_cache: tuple[int, int, AppendEntries, int] | None = None
         self._write_open = False
@@ -145,6 +154,8 @@ class RaftState:
 
         base = (0, configuration) if snapshot is None else (snapshot.configuration_index, snapshot.configuration)
         self._configurations = [base]
+        if older is not None:
+            self._note_configurations(older.configurations)
         self._note_configurations(entries)
         self.configuration = self._configurations[-1][1]
         self.reset_election_deadline()

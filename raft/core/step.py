@@ -22,6 +22,7 @@ from .events import (
     ChunkUnavailable,
     Durable,
     Effects,
+    EntriesRead,
     Event,
     Propose,
     Read,
@@ -92,6 +93,8 @@ class Raft(RaftState):
         self.close_write()
         commitment.report_apply(self)
         if self.out.apply_to:
+            # What was reported before is applied by now, or its reader knows that it may be on disk only.
+            self.log.shed(applied, self.options.window_entries, self.options.window_bytes)
             snapshot.want_snapshot(self, applied)
         return self.out
 
@@ -130,6 +133,8 @@ class Raft(RaftState):
                     self.election_deadline += 2 * self.options.election_timeout
             case Read():
                 read_index.handle_read(self, event)
+            case EntriesRead():
+                replication.entries_read(self, event)
             case ChangeConfiguration():
                 membership.handle_change_configuration(self, event)
             case TransferLeadership():

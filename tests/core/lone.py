@@ -13,11 +13,13 @@ from fencepost.raft.core.events import (
     ChangeConfiguration,
     Durable,
     Effects,
+    EntriesRead,
     Event,
     Persist,
     Propose,
     Read,
     ReadChunk,
+    ReadEntries,
     ReadReady,
     ReadRefused,
     Receive,
@@ -35,6 +37,7 @@ from fencepost.raft.core.events import (
     Unreachable,
 )
 from fencepost.raft.core.invariants import check, check_step, summarize
+from fencepost.raft.core.log import OlderEntries
 from fencepost.raft.core.messages import (
     AppendEntries,
     AppendEntriesResponse,
@@ -86,6 +89,7 @@ class Lone:
         commit_index: int = 0,
         options: Options | None = None,
         name: str = "n1",
+        older: OlderEntries | None = None,
     ) -> None:
         """``previous`` is (index, term) of what stands before the first entry of ``log``."""
         self.now = 1000 * SECOND
@@ -101,6 +105,7 @@ class Lone:
             snapshot=snapshot,
             previous_index=previous[0],
             previous_term=previous[1],
+            older=older,
         )
         self.writes: list[Persist] = []
         self.pending: deque[int] = deque()
@@ -109,6 +114,8 @@ class Lone:
         """Everything that has left, in order."""
         self.applied_to = 0
         self.chunks: list[ReadChunk] = []
+        self.readings: list[ReadEntries] = []
+        """What was asked for that is on disk only."""
         self.stores: list[StoreChunk] = []
         self.restored: list[Snapshot] = []
         self.wanted: list[Snapshot] = []
@@ -129,6 +136,7 @@ class Lone:
             (self.held if send.after else self.visible).append(send)
         self.applied_to = max(self.applied_to, effects.apply_to)
         self.chunks += effects.chunks
+        self.readings += effects.read_entries
         self.stores += effects.store_chunks
         self.restored += [effects.restore] if effects.restore else []
         self.wanted += [effects.take_snapshot] if effects.take_snapshot else []
@@ -208,6 +216,10 @@ class Lone:
         taken = [send.message for send in self.visible if to in ("", send.to)]
         self.visible.clear()
         return taken
+
+    def answer(self, reading: ReadEntries, entries: Sequence[Entry]) -> Effects:
+        """What the disk says to ``reading``."""
+        return self.step(EntriesRead(self.now, reading.to, reading.term, reading.start, list(entries)))
 
     # -- playing the others -----------------------------------------------------------------------
 

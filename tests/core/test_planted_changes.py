@@ -459,8 +459,8 @@ FAULTS = (
     Fault(
         "cluster time begins anew behind a snapshot",
         RaftLog.__init__,
-        "self._previous_time_ns = previous_time_ns",
-        "self._previous_time_ns = 0",
+        "self._shed_time_ns = previous_time_ns",
+        "self._shed_time_ns = 0",
         test_snapshots.test_cluster_time_goes_on_from_a_snapshot_behind_which_there_is_nothing,
     ),
     # -- authority
