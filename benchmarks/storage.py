@@ -39,6 +39,7 @@ from typing import Any, NamedTuple
 import msgpack
 import structlog
 
+from fencepost.cli.compose import without_collections
 from fencepost.raft.core.entry import Entry, EntryKind, HardState
 from fencepost.raft.core.errors import StorageError
 from fencepost.raft.core.events import Persist
@@ -282,7 +283,8 @@ def recover(path: Path) -> dict[str, float]:
     before = _resident_bytes()
     directory = open_directory(path)
     began = time.perf_counter()
-    store, recovered = FileLogStore.open(directory)
+    with without_collections():
+        store, recovered = FileLogStore.open(directory)
     took = time.perf_counter() - began
     gc.collect()
     held = _resident_bytes() - before

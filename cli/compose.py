@@ -93,7 +93,8 @@ class ComposedNode:
         *,
         while_loading: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """``while_loading()`` is entered, on another thread, while a snapshot of another node is read in."""
+        """``while_loading()`` is entered while the log is opened and, on another thread, while a snapshot of
+        another node is read in."""
         self.configuration = configuration
         self._while_loading = while_loading
         self.directory = DataDirectory.open(
@@ -117,7 +118,8 @@ class ComposedNode:
         process = secrets.token_hex(4)
         store = FileSnapshotStore.open(directory)
         snapshot = store.newest()
-        self._log_store, recovered = FileLogStore.open(directory, segment_bytes=configuration.storage.segment_bytes)
+        with self._while_loading():
+            self._log_store, recovered = FileLogStore.open(directory, segment_bytes=configuration.storage.segment_bytes)
         check_log_follows(directory.snapshots_path, snapshot, recovered)
         _LOG.info(
             "log recovered",

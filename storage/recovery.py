@@ -7,10 +7,13 @@ A log that was trimmed is replayed from what the header of its first segment say
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgpack
+import structlog
 
 from ..raft.core.entry import Entry, HardState
 from .chain import Manifest, last_segment, read_manifest
@@ -19,6 +22,11 @@ from .failures import corrupt, corrupt_file, disk_failure, format_unknown
 from .records import Record, RecordType, UnknownRecord, header_after, is_zero_from, record_at
 from .segments import HEADER_BYTES, SegmentHeader, decode_segment_header, segment_name
 from .standing import EMPTY, LogState, Standing
+
+_log = structlog.get_logger("fencepost.storage")
+
+PROGRESS_EVERY_S = 2.0
+"""A recovery that takes longer says so often how far it is."""
 
 
 class Recovered(NamedTuple):
@@ -62,6 +70,27 @@ class LoadedLog(NamedTuple):
     manifest: Manifest
     standing: Standing
     """The log as its records leave it, for the writer to go on from."""
+
+
+class Progress:
+    """Tells whoever waits for a long recovery how far it has come."""
+
+    def __init__(self, directory: Path, segments: int) -> None:
+        self._directory = directory
+        self._segments = segments
+        self._read = 0
+        self._told_at = time.monotonic()
+
+    def segment_read(self) -> None:
+        self._read += 1
+
+    def at(self, part: float, index: int) -> None:
+        """``part`` of the segment, from 0 to 1, is done, and the log is read up to ``index``."""
+        now = time.monotonic()
+        if now - self._told_at >= PROGRESS_EVERY_S:
+            self._told_at = now
+            percent = int(100 * (self._read + part) / self._segments)
+            _log.info("log_recovering", path=os.fspath(self._directory), percent=percent, last_index=index)
 
 
 class _Invalid(Exception):
@@ -224,6 +253,7 @@ def load_log(disk: Disk, directory: Path, instance: bytes) -> LoadedLog:
         raise corrupt_file(missing, f"segments up to {manifest.last} have been in use and the last one found is {last}")
     replay = None
     previous_end = 0
+    progress = Progress(directory, last + 1 - manifest.first)
     for number in range(manifest.first, last + 1):
         path = directory / segment_name(number)
         # Where the log was trimmed and its first segment is damaged, nobody knows the index.
@@ -236,7 +266,8 @@ def load_log(disk: Disk, directory: Path, instance: bytes) -> LoadedLog:
         else:
             _check_joint(path, header, previous_end, index)
             replay.enter(path, header)
-        previous_end, torn = _load_segment(path, data, header, replay, is_last=number == last)
+        previous_end, torn = _load_segment(path, data, header, replay, progress, is_last=number == last)
+        progress.segment_read()
     assert replay is not None
     standing = replay.standing
     if last > manifest.last and previous_end > HEADER_BYTES and read_manifest(disk, directory, instance).last < last:
@@ -303,7 +334,9 @@ def _check_joint(path: Path, header: SegmentHeader, previous_end: int, index: in
         raise corrupt(path.with_name(segment_name(header.number - 1)), previous_end, index, what)
 
 
-def _load_segment(path: Path, data: bytes, header: SegmentHeader, replay: Replay, *, is_last: bool) -> tuple[int, int]:
+def _load_segment(
+    path: Path, data: bytes, header: SegmentHeader, replay: Replay, progress: Progress, *, is_last: bool
+) -> tuple[int, int]:
     """Replay one segment. Where its last intact record ends, and how many bytes behind it are torn."""
     seed = header.seed
     offset = HEADER_BYTES
@@ -311,6 +344,7 @@ def _load_segment(path: Path, data: bytes, header: SegmentHeader, replay: Replay
         while (record := record_at(data, seed, offset)) is not None:
             replay.apply(path, record)
             offset = record.end
+            progress.at(offset / len(data), replay.standing.last_index)
     except UnknownRecord as error:
         raise format_unknown(path, f"{error} at offset {offset}") from error
     if is_zero_from(data, offset):

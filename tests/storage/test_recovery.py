@@ -7,6 +7,7 @@ from typing import Any
 
 import msgpack
 import pytest
+import structlog
 
 from fencepost.raft.core.entry import Entry, HardState
 from fencepost.raft.core.errors import StorageCorrupt
@@ -220,3 +221,19 @@ def test_a_manifest_that_grows_while_it_is_read() -> None:
 )
 def test_what_is_no_segment(name: str) -> None:
     assert segment_number(name) is None
+
+
+def test_a_long_recovery_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = FaultyDisk()
+    with opened(disk, segment_bytes=1100) as log:
+        for index in range(1, 9):
+            log.wait(log.write(entries(index, index, size=200)))
+    monkeypatch.setattr(recovery, "PROGRESS_EVERY_S", 0.0)
+    with structlog.testing.capture_logs() as lines:
+        recover(disk)
+    told = [line for line in lines if line["event"] == "log_recovering"]
+    assert [line["last_index"] for line in told[:8]] == list(range(1, 9))
+    percents = [line["percent"] for line in told]
+    assert percents == sorted(percents)
+    assert 0 < percents[0] < 50
+    assert percents[-1] == 100
