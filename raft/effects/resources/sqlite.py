@@ -24,7 +24,8 @@ from ...core.errors import ConfigurationError, FenceError, Outcome, ResourceUnav
 from ...core.token import FencingToken
 from ...ports import Attempt, AttemptOutcome, AttemptStatus, Fence, Guarantee
 from .ledger import StoredFence, check_fence
-from .sqlite_batch import BEHIND, Again, Batch, Known
+from .outcomes import BEHIND, Known
+from .sqlite_batch import Again, Batch
 from .sqlite_connection import CommitRefused, SqliteConnection
 from .sqlite_effect import SqliteEffect, Statement, check_all
 from .sqlite_tables import (

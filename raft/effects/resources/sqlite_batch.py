@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from ...core.errors import ConfigurationError
 from ...core.token import FencingToken
 from ...ports import Attempt, AttemptOutcome, AttemptStatus
+from .outcomes import BEHIND, Known, failed, replay, succeeded, superseded, unknown_effect, waits
 from .sqlite_connection import primary_code
 from .sqlite_effect import NotBindable, Statement, TableMissing
 
@@ -23,13 +23,6 @@ _DEFINITE = (
     NotBindable,
 )
 """This attempt failed by itself, and would fail again."""
-
-
-class Known(NamedTuple):
-    """What the ledger holds of an operation that it has applied."""
-
-    digest: bytes
-    result: bytes
 
 
 class Again(Exception):
@@ -73,12 +66,12 @@ class Batch:
                 continue
             before = known.get(attempt.operation_id)
             if before is not None:
-                outcome = _replay(attempt, before)
+                outcome = replay(attempt, before)
             else:
                 place = (token.incarnation, attempt.index)
                 mark = (self.lanes.get(lane) or lanes.get(lane)) if lane else None
                 if mark is not None and place <= mark:
-                    outcome = _superseded(attempt, mark)
+                    outcome = superseded(attempt, mark[1])
                 elif position in self._decided:
                     outcome = self._decided[position]
                 else:
@@ -95,19 +88,19 @@ class Batch:
     def _attempt(self, connection: sqlite3.Connection, position: int, attempt: Attempt) -> AttemptOutcome:
         statement = self._statements.get(attempt.effect)
         if statement is None:
-            return _waits(f"this node knows no effect {attempt.effect!r} of this resource")
+            return unknown_effect(attempt)
         try:
             if not statement.checked:
                 statement.check(connection)
             parameters = statement.bind(attempt)
         except NotBindable as error:
-            return _failed(error)
+            return failed(error)
         except (TableMissing, ConfigurationError) as error:
             # Never failed for it: the table may be created, the configuration be corrected.
-            return _waits(str(error))
+            return waits(str(error))
         if not self.careful:
             try:
-                return _succeeded(statement.run(connection, parameters))
+                return succeeded(statement.run(connection, parameters))
             except (sqlite3.Error, OverflowError, UnicodeError, NotBindable) as error:
                 raise Again from error
         connection.execute("SAVEPOINT attempt")
@@ -116,13 +109,13 @@ class Batch:
         except sqlite3.OperationalError as error:
             if primary_code(error) != sqlite3.SQLITE_ERROR:
                 raise  # Locked, full, broken: about the file.
-            self._undo(connection, position, _failed(error))
+            self._undo(connection, position, failed(error))
             return self._why(connection, statement, error)
         except _DEFINITE as error:
-            self._undo(connection, position, _failed(error))
-            return _failed(error)
+            self._undo(connection, position, failed(error))
+            return failed(error)
         connection.execute("RELEASE attempt")
-        return _succeeded(result)
+        return succeeded(result)
 
     def _undo(self, connection: sqlite3.Connection, position: int, outcome: AttemptOutcome) -> None:
         if not connection.in_transaction:
@@ -139,43 +132,5 @@ class Batch:
         try:
             statement.check_again(connection)
         except (TableMissing, ConfigurationError) as missing:
-            return _waits(str(missing))
-        return _failed(error)
-
-
-BEHIND = AttemptOutcome(AttemptStatus.NOT_ATTEMPTED, b"", "", False)
-"""For an attempt whose lane has one before it that did not succeed (S52). Without a reason, unlike
-:func:`_waits`: nothing is wrong with this one, and nothing has to be put right before its turn."""
-
-
-def _succeeded(result: bytes) -> AttemptOutcome:
-    return AttemptOutcome(AttemptStatus.SUCCEEDED, result, "", False)
-
-
-def _failed(error: Exception) -> AttemptOutcome:
-    return AttemptOutcome(AttemptStatus.FAILED, b"", str(error), False)
-
-
-def _waits(why: str) -> AttemptOutcome:
-    return AttemptOutcome(AttemptStatus.NOT_ATTEMPTED, b"", why, False)
-
-
-def _replay(attempt: Attempt, known: Known) -> AttemptOutcome:
-    if known.digest != attempt.digest:
-        return AttemptOutcome(
-            AttemptStatus.FAILED,
-            b"",
-            f"OPERATION_ID_REUSED: {attempt.operation_id!r} was applied with another payload, effect or lane",
-            False,
-        )
-    return AttemptOutcome(AttemptStatus.SUCCEEDED, known.result, "", True)
-
-
-def _superseded(attempt: Attempt, mark: tuple[int, int]) -> AttemptOutcome:
-    """A lane never goes back: this attempt hung while its lane was let go on without it."""
-    return AttemptOutcome(
-        AttemptStatus.FAILED,
-        b"",
-        f"LANE_SUPERSEDED: lane {attempt.lane!r} has moved on to index {mark[1]}, past {attempt.index}",
-        False,
-    )
+            return waits(str(missing))
+        return failed(error)

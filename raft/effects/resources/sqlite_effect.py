@@ -13,9 +13,7 @@ import msgspec
 from ...core.errors import ConfigurationError
 from ...outbox.codec import canonical_json
 from ...ports import Attempt
-
-RESULT_BYTES_MAX = 64 * 1024
-"""A result is replicated and kept in every node's log and memory."""
+from .outcomes import RESULT_BYTES_MAX
 
 TABLE_PREFIX = "fencepost_"
 BUILT_IN = frozenset({"operation_id", "lane", "log_index", "payload"})

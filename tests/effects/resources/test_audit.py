@@ -13,8 +13,8 @@ from fencepost.raft.core.errors import CheckFailed
 from fencepost.raft.core.token import FencingToken
 from fencepost.raft.effects.resources.audit import check_ledger, read_ledger
 from fencepost.raft.effects.resources.ledger import AcceptedOperation, ClaimRecord, Ledger, StoredFence
+from fencepost.raft.effects.resources.outcomes import Known
 from fencepost.raft.effects.resources.sqlite import SqliteEffect, SqliteResource
-from fencepost.raft.effects.resources.sqlite_batch import Known
 from fencepost.raft.effects.resources.sqlite_tables import WRITE_CLAIM, WRITE_FENCE
 from fencepost.raft.ports import Attempt
 
