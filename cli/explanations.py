@@ -40,6 +40,27 @@ _CATALOGUE: dict[str, tuple[str, str]] = {
         than forget what it has promised. Keep the directory for study; give the node a new, empty one only once
         the other nodes are healthy.""",
     ),
+    "IDENTITY_MISSING": (
+        "a data directory without its identity",
+        """There is a log or a snapshot, and no file that says whose it is. To begin anew there would give up, under an
+        old name, votes and entries that this node has promised to keep. Nothing was touched. Put the whole directory
+        back as it was; otherwise the node is lost, and is replaced by one under a new name.""",
+    ),
+    "SNAPSHOT_DAMAGED": (
+        "a saved snapshot is damaged",
+        """Its size or a checksum is not what it was when it was saved, so it is not used. Nothing was changed. Take
+        another copy or an older file; `fencepost snapshot inspect FILE` checks one.""",
+    ),
+    "SNAPSHOT_FOREIGN": (
+        "not a saved snapshot",
+        """The file does not begin like one that `fencepost snapshot save` writes. Files inside a data directory are not
+        such files. Nothing was changed.""",
+    ),
+    "SNAPSHOT_EXISTS": (
+        "the file exists",
+        """A saved snapshot never takes the place of another file unasked. Nothing was written. Name another file, or
+        add --force.""",
+    ),
     "STORAGE_FULL": (
         "the disk is full",
         """There is no room for the log. Nothing half-written stays, and the node gives up leadership. The node
@@ -56,9 +77,31 @@ _CATALOGUE: dict[str, tuple[str, str]] = {
         other process (it may be stopped or still shutting down) before you start this one.""",
     ),
     "DIRECTORY_MISMATCH": (
-        "the data directory belongs to someone else",
-        """The directory carries another cluster id or another node id than the configuration. Starting it would mix
-        two histories. Check `data_dir`, `node.id` and `cluster.id`.""",
+        "that is not the data directory that was meant",
+        """There is no data directory of fencepost at that path, or it is not the one it should be. Nothing was touched.
+        Check the path.""",
+    ),
+    "DIRECTORY_OTHER_NODE": (
+        "the data directory belongs to another node",
+        """The directory was made for another node id than the one it was opened for. A node that took it over would
+        vote twice, once under each name. Nothing was touched. Check `data_dir` and `node.id`, and which volume is
+        mounted.""",
+    ),
+    "DIRECTORY_OTHER_CLUSTER": (
+        "the data directory belongs to another cluster",
+        """The directory carries another cluster id than the configuration. Starting it would mix two histories.
+        Nothing was touched. Check `data_dir` and `cluster.id`.""",
+    ),
+    "DIRECTORY_OCCUPIED": (
+        "there is something in the directory already",
+        """A data directory is begun only in an empty or missing directory, and a snapshot is restored only into one.
+        This one holds a data directory, or files that are none of fencepost's. Nothing was touched. Name another
+        directory; if this one is to go, move it away yourself.""",
+    ),
+    "DIRECTORY_UNFINISHED": (
+        "a restore or a forced recovery was cut short",
+        """The directory is neither what it was nor yet what it is to be, so no node starts on it. Run the same command
+        again: a restore starts over, a forced recovery goes on where it stopped.""",
     ),
     "TRANSPORT_FAILED": (
         "a connection failed",
@@ -77,8 +120,32 @@ _CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "HANDSHAKE_REFUSED": (
         "the two ends do not belong together",
-        """The other end is of another cluster, is not the node that was meant, speaks another version, or saw this
-        one before with another data directory. The text says which. Nothing was exchanged beyond the greeting.""",
+        """The other end is not the node that was meant, or speaks another version, or an address was mixed up. The text
+        says which. Nothing was exchanged beyond the greeting.""",
+    ),
+    "CLUSTER_MISMATCH": (
+        "the two ends belong to different clusters",
+        """The address leads to a node of another cluster, or the client was given another cluster's id. Nothing was
+        exchanged beyond the greeting. Check the address and `cluster.id`.""",
+    ),
+    "INCARNATION_MISMATCH": (
+        "the two ends are of different incarnations of the cluster",
+        """A restore from a saved snapshot or a forced recovery begins a new incarnation, and one of the two missed it.
+        They share the cluster id and not the history, so they refuse each other for good. Stop the one of the lower
+        incarnation; it comes back with a data directory that is restored from the same file, or with an empty one, as
+        a new member. A new member's file says `incarnation = …` under [cluster].""",
+    ),
+    "INSTANCE_CHANGED": (
+        "a node came back with another data directory",
+        """A data directory has a random instance id. This node id was met with another one before, so its disk was
+        wiped or replaced, and votes and entries that it vouched for may be lost. It is refused under its old name. Put the
+        old directory back as it was, or replace the node by one under a new name.""",
+    ),
+    "DIRECTORY_COPIED": (
+        "two processes run on copies of one data directory",
+        """Two processes showed the same node id and the same instance id, and not one after the other: a data directory
+        was copied, or put back from an older copy of itself. Both would vote under one name. The second one was
+        refused. Stop both, and keep the directory that was written to last.""",
     ),
     "NOT_A_MEMBER": (
         "the node was removed from the cluster",

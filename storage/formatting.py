@@ -1,19 +1,20 @@
 """Making an empty directory ours, and the identity that says so.
 
 ``identity`` gets its name last: before that the directory holds ``identity.new``, which allows
-formatting to start over after a kill (S56), and which never stands next to a log in use.
+formatting to start over after a kill (S56), and which never stands next to a log in use. While a
+saved snapshot is restored it is ``identity.restoring``, which no node starts on (``restoring``).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import structlog
 
-from ..raft.core.errors import DirectoryMismatch, StorageCorrupt
+from ..raft.core.errors import DirectoryMismatch, DirectoryUnfinished, IdentityMissing
 from .chain import MANIFEST, Manifest, last_segment, write_manifest
 from .disk import Disk
 from .failures import corrupt_file, disk_failure
@@ -33,6 +34,10 @@ _log = structlog.get_logger("fencepost.storage")
 LOCK = "lock"
 IDENTITY = "identity"
 FORMATTING = "identity.new"
+RESTORING = "identity.restoring"
+"""What :mod:`.restoring` has begun and not finished."""
+RECOVERING = "recovering"
+"""What :mod:`.forcing` has begun and not finished."""
 BOOT = "boot"
 INSTANCES = "instances"
 LOG = "log"
@@ -96,8 +101,23 @@ def names_in(disk: Disk, directory: Path) -> frozenset[str]:
         raise disk_failure(error, "listing", directory) from error
 
 
+def refuse_unfinished(disk: Disk, root: Path) -> None:
+    """Raise DirectoryUnfinished if the directory is halfway between what it was and what it is to be."""
+    names = names_in(disk, root)
+    if RECOVERING in names:
+        raise DirectoryUnfinished(
+            f"a forced recovery of {root} was cut short",
+            next_step=f"run it again, it goes on:  fencepost cluster recover --unsafe --data-dir {root}",
+        )
+    if RESTORING in names and IDENTITY not in names:
+        raise DirectoryUnfinished(
+            f"a restore into {root} was cut short",
+            next_step=f"run it again, it starts over:  fencepost snapshot restore FILE {root} --node ID",
+        )
+
+
 def refuse_orphaned(disk: Disk, root: Path) -> None:
-    """Raise StorageCorrupt if a directory without an identity has been in use.
+    """Raise IdentityMissing if a directory without an identity has been in use.
 
     Without its identity nobody knows whose votes and entries these are, and starting over would
     give them up under an old name (S21).
@@ -127,23 +147,27 @@ def refuse_orphaned(disk: Disk, root: Path) -> None:
             raise _without_identity(root, f"{LOG}/{name}")
 
 
-def _without_identity(root: Path, found: str) -> StorageCorrupt:
-    return corrupt_file(root / IDENTITY, f"it is missing, but there is {found}")
+def _without_identity(root: Path, found: str) -> IdentityMissing:
+    error = corrupt_file(root / IDENTITY, f"it is missing, but there is {found}")
+    return IdentityMissing(error.message, next_step=error.next_step)
 
 
 def format_directory(
     disk: Disk,
     root: Path,
-    cluster_id: str,
-    node_id: str,
-    voters: Sequence[str],
+    identity: Identity,
     entropy: Callable[[int], bytes],
-) -> Identity:
-    """Make an empty directory ours. Every step is durable before the next; the identity's name is last."""
-    identity = Identity(cluster_id, 1, node_id, entropy(16).hex(), tuple(voters))
+    *,
+    marker: str = FORMATTING,
+    fill: Callable[[], None] = lambda: None,
+) -> None:
+    """Make an empty directory ours. Every step is durable before the next; the identity's name is last.
+
+    ``marker`` is the name that the identity has until then. ``fill()`` is called before it gets its own.
+    """
     instance = bytes.fromhex(identity.instance_id)
     log_path = root / LOG
-    write_state(disk, root / FORMATTING, IDENTITY, identity._asdict())
+    write_state(disk, root / marker, IDENTITY, identity._asdict())
     try:
         _clear_log(disk, log_path)
         if not is_directory(disk, root / SNAPSHOTS):
@@ -155,13 +179,13 @@ def format_directory(
     write_manifest(disk, log_path, instance, Manifest(1, 1))
     write_state(disk, root / BOOT, BOOT, {"boot": 0})
     write_state(disk, root / INSTANCES, INSTANCES, {})
+    fill()
     try:
-        disk.rename(root / FORMATTING, root / IDENTITY)
+        disk.rename(root / marker, root / IDENTITY)
         disk.sync_directory(root)
     except OSError as error:
         raise disk_failure(error, "formatting", root) from error
-    _log.info("directory_formatted", path=os.fspath(root), node=node_id, instance=identity.instance_id)
-    return identity
+    _log.info("directory_formatted", path=os.fspath(root), node=identity.node_id, instance=identity.instance_id)
 
 
 def _clear_log(disk: Disk, log_path: Path) -> None:

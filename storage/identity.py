@@ -23,7 +23,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..raft.core.errors import DirectoryLocked, DirectoryMismatch
+from ..raft.core.errors import (
+    DirectoryLocked,
+    DirectoryMismatch,
+    DirectoryOccupied,
+    DirectoryOfOtherCluster,
+    DirectoryOfOtherNode,
+)
 from .disk import Disk, Lock, RealDisk
 from .failures import corrupt_file, disk_failure
 from .formatting import (
@@ -33,6 +39,8 @@ from .formatting import (
     INSTANCES,
     LOCK,
     LOG,
+    RECOVERING,
+    RESTORING,
     SNAPSHOTS,
     Identity,
     decode_identity,
@@ -40,11 +48,12 @@ from .formatting import (
     is_directory,
     names_in,
     refuse_orphaned,
+    refuse_unfinished,
 )
 from .segments import clear_temporaries
 from .statefiles import TEMPORARY, read_state, write_state
 
-_OURS = frozenset({LOCK, IDENTITY, FORMATTING, BOOT, INSTANCES, LOG, SNAPSHOTS})
+_OURS = frozenset({LOCK, IDENTITY, FORMATTING, RESTORING, RECOVERING, BOOT, INSTANCES, LOG, SNAPSHOTS})
 _FOREIGN_ALLOWED = frozenset({"lost+found"})
 """A fresh file system mounted as the data directory is as good as an empty directory."""
 
@@ -89,25 +98,32 @@ class DataDirectory:
         cluster_id: str,
         node_id: str,
         voters: Sequence[str],
+        incarnation: int = 1,
         disk: Disk | None = None,
         entropy: Callable[[int], bytes] = os.urandom,
+        recovering: bool = False,
     ) -> DataDirectory:
         """Lock the directory and make sure that it is this node's; format it if it is empty or missing.
 
-        Raises DirectoryLocked, DirectoryMismatch (another node's or cluster's, or foreign files),
-        StorageFormatUnknown (a newer version's; nothing was touched), StorageCorrupt, StorageFull,
-        StorageError.
+        ``voters`` and ``incarnation`` are those that an empty one begins with; one that is there keeps its own.
+        ``recovering``: it may be in the middle of a forced recovery.
+        Raises DirectoryLocked, DirectoryOfOtherNode, DirectoryOfOtherCluster, DirectoryOccupied (foreign
+        files), DirectoryUnfinished, StorageFormatUnknown (a newer version's; nothing was touched),
+        StorageCorrupt, IdentityMissing among it, StorageFull, StorageError.
         """
         root = Path(path).absolute()
         disk = RealDisk() if disk is None else disk
-        _make_root(disk, root)
+        make_root(disk, root)
         _refuse_foreign(disk, root)
-        lock = _take_lock(disk, root)
+        lock = take_lock(disk, root)
         try:
+            if not recovering:
+                refuse_unfinished(disk, root)
             identity = _find_identity(disk, root)
             created = identity is None
             if identity is None:
-                identity = format_directory(disk, root, cluster_id, node_id, voters, entropy)
+                identity = Identity(cluster_id, incarnation, node_id, entropy(16).hex(), tuple(voters))
+                format_directory(disk, root, identity, entropy)
             else:
                 _refuse_other(root, identity, cluster_id, node_id)
             instances = _read_instances(disk, root)
@@ -166,7 +182,7 @@ def read_identity(disk: Disk, root: Path) -> Identity:
 # -- checks before anything is touched --------------------------------------------------------------
 
 
-def _make_root(disk: Disk, root: Path) -> None:
+def make_root(disk: Disk, root: Path) -> None:
     """Make the directory and what is missing above it, each name durable before the next (S14)."""
     missing: list[Path] = []
     place = root
@@ -192,7 +208,7 @@ def _refuse_foreign(disk: Disk, root: Path) -> None:
         name for name in names - _FOREIGN_ALLOWED if name not in _OURS and name.removesuffix(TEMPORARY) not in _OURS
     )
     if foreign and IDENTITY not in names:
-        raise DirectoryMismatch(
+        raise DirectoryOccupied(
             f"{root} is not empty and no data directory of fencepost: it holds {', '.join(foreign[:5])}",
             next_step="name an empty or missing directory as data_dir",
         )
@@ -201,18 +217,19 @@ def _refuse_foreign(disk: Disk, root: Path) -> None:
 def _refuse_other(root: Path, identity: Identity, cluster_id: str, node_id: str) -> None:
     """Refuse a directory of another node or cluster, naming both (S57)."""
     if identity.node_id != node_id:
-        raise DirectoryMismatch(
+        raise DirectoryOfOtherNode(
             f"{root} belongs to node {identity.node_id} and was opened as node {node_id}",
             next_step="start the node with the data directory that is its own",
         )
     if identity.cluster_id != cluster_id:
-        raise DirectoryMismatch(
+        raise DirectoryOfOtherCluster(
             f"{root} belongs to cluster {identity.cluster_id} and was opened for cluster {cluster_id}",
             next_step="start the node with the configuration that its cluster was made with",
         )
 
 
-def _take_lock(disk: Disk, root: Path) -> Lock:
+def take_lock(disk: Disk, root: Path) -> Lock:
+    """Raises DirectoryLocked, naming who holds it, or StorageError."""
     path = root / LOCK
     try:
         return disk.lock(path, f"process {os.getpid()}\n")

@@ -107,7 +107,7 @@ class FileSnapshotStore:
             raise _not_kept(snapshot) from error
 
     def contents(self, snapshot: Snapshot) -> Iterator[bytes]:
-        return _verified(self._disk, self._find(snapshot))
+        return verified(self._disk, self._find(snapshot))
 
     def store_chunk(self, snapshot: Snapshot, offset: int, data: bytes) -> int:
         """See the port. A full disk forgets what was under way."""
@@ -220,7 +220,7 @@ def find_newest(disk: Disk, folder: Path, owner: Owner) -> SnapshotFile | None:
 
 def verify(disk: Disk, file: SnapshotFile) -> None:
     """Raises StorageCorrupt unless the contents are what the header says, no more and no less."""
-    for _ in _verified(disk, file):
+    for _ in verified(disk, file):
         pass
     if read_part(disk, file.path, file.contents_at + file.label.size_bytes, 1):
         raise corrupt_file(file.path, f"it is longer than its {file.label.size_bytes} bytes of contents")
@@ -241,7 +241,7 @@ def check_log_follows(folder: Path, newest: Snapshot | None, recovered: Recovere
         raise corrupt_file(folder, f"the log begins behind index {begins}, which has {terms}")
 
 
-def _verified(disk: Disk, file: SnapshotFile) -> Iterator[bytes]:
+def verified(disk: Disk, file: SnapshotFile) -> Iterator[bytes]:
     """The contents in parts; the last one only if the checksum of all of them is right."""
     check = 0
     held: bytes | None = None

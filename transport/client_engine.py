@@ -29,7 +29,8 @@ from .backoff import jittered_s
 from .client_link import ClientLink, Endpoint
 from .client_requests import Request, closing_of, expiry_of, failure_of, no_endpoint, refusal_of, too_late
 from .client_search import SWEEP_S, LeaderSearch
-from .codec import encode_propose, encode_submit
+from .codec import Welcome, encode_propose, encode_submit
+from .handshake import check_welcome_to_client
 
 BATCH_BYTES_MAX = 2 * 1024 * 1024
 
@@ -72,6 +73,9 @@ class Engine:
         self._sweep_alarm = Alarm(self._now, self._sweep)
         self._look_at_ns = 0
         """When links are looked at next; a sweep may come earlier for a deadline."""
+        self._cluster_id = cluster_id
+        self._incarnation = 0
+        """The highest in which the cluster was met."""
         self._search = LeaderSearch(
             addresses,
             self,
@@ -169,8 +173,19 @@ class Engine:
             if not request.uncertain and request.link is None:
                 self._fail(
                     request,
-                    HandshakeRefused(refusal.message, tried=self.endpoints.tried(), next_step=refusal.next_step),
+                    type(refusal)(refusal.message, tried=self.endpoints.tried(), next_step=refusal.next_step),
                 )
+
+    def welcomed(self, link: ClientLink, welcome: Welcome) -> None:
+        """Nobody is followed who is left of a former incarnation, once a node of a later one was met."""
+        check_welcome_to_client(self._cluster_id, welcome, incarnation=self._incarnation)
+        link.incarnation = welcome.incarnation
+        if welcome.incarnation > self._incarnation:
+            self._incarnation = welcome.incarnation
+            for endpoint in list(self.endpoints):
+                left = endpoint.link
+                if left is not None and left.incarnation < welcome.incarnation:
+                    left.abort(f"it is of incarnation {left.incarnation}, others are of {welcome.incarnation}")
 
     def link_lost(self, link: ClientLink) -> None:
         if self.closed or not self._search.lost(link):

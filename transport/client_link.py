@@ -12,7 +12,7 @@ from .address import Resolver, describe_failure, parse_address
 from .backoff import Backoff
 from .codec import FrameType, Welcome, encode_call, encode_hello, error_of
 from .connection import FramedConnection
-from .handshake import check_welcome_to_client, hello_of_client
+from .handshake import hello_of_client
 
 _ANSWER = int(FrameType.ANSWER)
 _REPLY = int(FrameType.REPLY)
@@ -39,6 +39,9 @@ class LinkOwner(Protocol):
 
     def link_drained(self, link: ClientLink) -> None: ...
 
+    def welcomed(self, link: ClientLink, welcome: Welcome) -> None:
+        """Judge the node that was reached. Raises :class:`HandshakeRefused`."""
+
 
 class ClientLink(FramedConnection):
     """One connection to one node. Usable once ``ready`` has a result."""
@@ -52,6 +55,8 @@ class ClientLink(FramedConnection):
         self.outstanding = 0
         """Requests and calls sent here and not answered: silence matters only while there are some."""
         self.calls: dict[int, asyncio.Future[Any]] = {}
+        self.incarnation = 0
+        """Of the cluster that the node belongs to."""
 
     def opened(self) -> None:
         self.limit_writes(UNSENT_BYTES_MAX)
@@ -64,7 +69,7 @@ class ClientLink(FramedConnection):
             self._replied(frame_type, body)
         elif frame_type == _WELCOME and not self.ready.done():
             try:
-                check_welcome_to_client(self._cluster_id, body)
+                self._owner.welcomed(self, body)
             except HandshakeRefused as error:
                 self._fail(error)
                 return

@@ -79,6 +79,10 @@ class Hello(msgspec.Struct, frozen=True):
     client_address: str = ""
     bootstrap_digest: str = ""
     """Of the voters that a peer was first started with; empty from one that joined (handshake.py)."""
+    boot: int = 0
+    process: str = ""
+    """Of a peer: which opening of its data directory this is, and a random name of the process; 0 and empty
+    where it does not say."""
 
 
 class Welcome(msgspec.Struct, frozen=True):
@@ -91,7 +95,9 @@ class Welcome(msgspec.Struct, frozen=True):
     instance_id: str
     client_address: str
     bootstrap_digest: str = ""
-    """As in :class:`Hello`; empty to a client."""
+    boot: int = 0
+    process: str = ""
+    """These three as in :class:`Hello`; 0 and empty to a client."""
 
 
 class ErrorBody(msgspec.Struct, frozen=True):

@@ -22,7 +22,15 @@ import hashlib
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from ..raft.core.errors import BootstrapMismatch, HandshakeRefused
+from msgspec import structs
+
+from ..raft.core.errors import (
+    BootstrapMismatch,
+    ClusterMismatch,
+    HandshakeRefused,
+    IncarnationMismatch,
+    InstanceChanged,
+)
 from .codec import Hello, Welcome
 
 PEER_VERSION = 2
@@ -57,6 +65,10 @@ class LocalNode(NamedTuple):
     """``host:port`` where clients reach this node; given to clients of other nodes as a hint."""
     bootstrap_voters: tuple[str, ...] = ()
     """The voters that its data directory was made with; none for a node that joined."""
+    boot: int = 0
+    """How often its data directory has been opened."""
+    process: str = ""
+    """Random, of this process alone: another one with the same instance and boot runs on a copy of the directory."""
 
     @property
     def bootstrap_digest(self) -> str:
@@ -79,6 +91,8 @@ def hello_to_peer(local: LocalNode, to_node_id: str) -> Hello:
         to_node_id=to_node_id,
         client_address=local.client_address,
         bootstrap_digest=local.bootstrap_digest,
+        boot=local.boot,
+        process=local.process,
     )
 
 
@@ -87,14 +101,15 @@ def hello_of_client(cluster_id: str = "") -> Hello:
 
 
 def welcome_to_peer(local: LocalNode) -> Welcome:
-    return _welcome(local, PEER_VERSION, local.bootstrap_digest)
+    welcome = _welcome(local, PEER_VERSION)
+    return structs.replace(welcome, bootstrap_digest=local.bootstrap_digest, boot=local.boot, process=local.process)
 
 
 def welcome_to_client(local: LocalNode) -> Welcome:
     return _welcome(local, CLIENT_VERSION)
 
 
-def _welcome(local: LocalNode, version: int, bootstrap_digest: str = "") -> Welcome:
+def _welcome(local: LocalNode, version: int) -> Welcome:
     return Welcome(
         version=version,
         cluster_id=local.cluster_id,
@@ -102,7 +117,6 @@ def _welcome(local: LocalNode, version: int, bootstrap_digest: str = "") -> Welc
         node_id=local.node_id,
         instance_id=local.instance_id,
         client_address=local.client_address,
-        bootstrap_digest=bootstrap_digest,
     )
 
 
@@ -166,7 +180,7 @@ def check_client_hello(local: LocalNode, hello: Hello) -> None:
         )
     _check_version(hello.version, CLIENT_VERSION)
     if hello.cluster_id and hello.cluster_id != local.cluster_id:
-        raise HandshakeRefused(
+        raise ClusterMismatch(
             f"the client asks for cluster {hello.cluster_id!r}, but node {local.node_id} "
             f"belongs to cluster {local.cluster_id!r}",
             next_step="check the endpoints, or the cluster id the client was given",
@@ -175,13 +189,24 @@ def check_client_hello(local: LocalNode, hello: Hello) -> None:
         raise HandshakeRefused(f"the client asks for node {hello.to_node_id}, but this is {local.node_id}")
 
 
-def check_welcome_to_client(cluster_id: str, welcome: Welcome) -> None:
-    """Judge the ``Welcome`` a client gets; an empty ``cluster_id`` takes any cluster."""
+def check_welcome_to_client(cluster_id: str, welcome: Welcome, *, incarnation: int = 0) -> None:
+    """Judge the ``Welcome`` a client gets; an empty ``cluster_id`` takes any cluster.
+
+    ``incarnation`` is the highest in which the client has met the cluster. A node of a lower one may still
+    lead those that are left of it, and what it commits is lost to the cluster that came after.
+    Raises :class:`HandshakeRefused`.
+    """
     _check_version(welcome.version, CLIENT_VERSION)
     if cluster_id and welcome.cluster_id != cluster_id:
-        raise HandshakeRefused(
+        raise ClusterMismatch(
             f"node {welcome.node_id} belongs to cluster {welcome.cluster_id!r}, not to {cluster_id!r}",
             next_step="check the endpoints",
+        )
+    if welcome.incarnation < incarnation:
+        raise IncarnationMismatch(
+            f"node {welcome.node_id} is of incarnation {welcome.incarnation} of cluster {welcome.cluster_id!r}, "
+            f"and others are of {incarnation}: it missed a restore or a forced recovery",
+            next_step=f"stop {welcome.node_id}; docs/operations.md, INCARNATION_MISMATCH",
         )
 
 
@@ -200,15 +225,15 @@ def _check_version(version: int, spoken: int) -> None:
 
 def _check_cluster(local: LocalNode, cluster_id: str, incarnation: int, node_id: str) -> None:
     if cluster_id != local.cluster_id:
-        raise HandshakeRefused(
+        raise ClusterMismatch(
             f"node {node_id} belongs to cluster {cluster_id!r}, but node {local.node_id} to {local.cluster_id!r}",
             next_step="check the peer addresses: one of them was given to another cluster",
         )
     if incarnation != local.incarnation:
-        raise HandshakeRefused(
+        raise IncarnationMismatch(
             f"node {node_id} is of incarnation {incarnation} of the cluster, but node {local.node_id} "
             f"of {local.incarnation}: one of them missed a restore or a forced recovery",
-            next_step="restore the node of the lower incarnation from the same backup, or give it a new data directory",
+            next_step="stop the node of the lower incarnation; docs/operations.md, INCARNATION_MISMATCH",
         )
 
 
@@ -236,7 +261,7 @@ def _check_instance(
         next_step = f"put back the data directory that {node_id} had; docs/operations.md, 'When something is lost'"
         if not is_peer:
             next_step = f"{next_step}; if it was never a member: join under a node id that was never used"
-        raise HandshakeRefused(
+        raise InstanceChanged(
             f"node {node_id} came with instance {instance_id} of its data directory, but {local.node_id} knows it "
             f"as {known}: its disk was wiped or replaced, and what it had acknowledged may be lost",
             next_step=next_step,

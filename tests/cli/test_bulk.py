@@ -196,7 +196,7 @@ def test_a_cluster_that_refuses_the_client_refuses_no_command(cluster: FakeClust
     body = json.loads(process.communicate(timeout=20)[0])
     assert (process.returncode, cluster.commands) == (3, {})
     assert counts(body)["not_submitted"] == body["lines"] < 20
-    assert "HANDSHAKE_REFUSED" in body["stopped"]
+    assert "CLUSTER_MISMATCH" in body["stopped"]
 
 
 def test_a_resume_file_skips_what_has_ended(cluster: FakeCluster, tmp_path: Path) -> None:

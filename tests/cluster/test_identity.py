@@ -46,7 +46,7 @@ async def test_another_nodes_directory_is_refused_naming_both_s57(
     before = _files(cluster.data_path("n2"))
 
     said = await _refused(cluster, "n2")
-    assert "DIRECTORY_MISMATCH" in said
+    assert "DIRECTORY_OTHER_NODE" in said
     assert "n1" in said
     assert "n2" in said
     assert _files(cluster.data_path("n2")) == before
@@ -63,7 +63,7 @@ async def test_another_clusters_directory_is_refused_naming_both_s57(
     before = _files(ours.data_path("n1"))
 
     said = await _refused(ours, "n1")
-    assert "DIRECTORY_MISMATCH" in said
+    assert "DIRECTORY_OTHER_CLUSTER" in said
     assert ours.cluster_id in said
     assert theirs.cluster_id in said
     assert _files(ours.data_path("n1")) == before

@@ -135,7 +135,7 @@ def truncations_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def the_lock_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fencepost.storage.identity._take_lock", lambda disk, root: _NoLock())
+    monkeypatch.setattr("fencepost.storage.identity.take_lock", lambda disk, root: _NoLock())
 
 
 class _NoLock:

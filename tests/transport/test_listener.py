@@ -126,20 +126,20 @@ async def test_a_silent_client_is_closed_and_its_handler_told_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hello", "says"),
+    ("hello", "code", "says"),
     [
-        (hello_of_client("cluster-b"), "asks for cluster 'cluster-b'"),
-        (hello_to_peer(local_node("n2"), "n1"), "client port of node n1"),
-        (Hello(version=8, role="client"), "protocol version 8"),
+        (hello_of_client("cluster-b"), "CLUSTER_MISMATCH", "asks for cluster 'cluster-b'"),
+        (hello_to_peer(local_node("n2"), "n1"), "HANDSHAKE_REFUSED", "client port of node n1"),
+        (Hello(version=8, role="client"), "HANDSHAKE_REFUSED", "protocol version 8"),
     ],
 )
-async def test_a_refusal_says_why_and_closes(hello: Hello, says: str) -> None:
+async def test_a_refusal_says_why_and_closes(hello: Hello, code: str, says: str) -> None:
     async with Guarded() as node:
         raw = await RawClient.to(node.address)
         raw.send(codec.encode_hello(hello))
         await raw.until_closed()
         [refusal] = bodies(raw.data)
-        assert refusal.code == "HANDSHAKE_REFUSED"
+        assert refusal.code == code
         assert says in refusal.message
         assert node.lines.names() == ["client_refused"]
 
