@@ -17,7 +17,7 @@ from .state import OutboxState
 
 
 class _Capture:
-    __slots__ = ("count", "ended", "head", "kept", "last_index", "operations")
+    __slots__ = ("count", "drawn", "ended", "head", "kept", "last_index", "operations")
 
     def __init__(self, state: OutboxState) -> None:
         self.head = head_of(state)
@@ -25,14 +25,19 @@ class _Capture:
         self.count = len(state.in_order)
         self.last_index = state.last_applied
         self.kept: dict[int, Record] = {}
-        """By index: operations that have changed since, as they were."""
+        """By index: operations that have changed since and were not drawn yet, as they were."""
+        self.drawn = 0
+        """Index of the last operation that was drawn. It is raised by the one who draws, and read by the machine."""
         self.ended = False
 
     def records(self) -> Iterator[Record]:
         kept = self.kept
         for operation in islice(self.operations, self.count):
             record = record_of(operation)
-            yield kept.get(operation.index, record)
+            index = operation.index
+            record = kept.pop(index, record)
+            self.drawn = index  # Only now: as long as it might be needed the machine makes a copy.
+            yield record
 
 
 class CapturedChunks(Iterator[bytes]):
@@ -79,7 +84,7 @@ class Captures:
         for capture in self.drawing:
             if capture.ended:
                 ended = True
-            elif index <= capture.last_index and index not in capture.kept:
+            elif capture.drawn < index <= capture.last_index and index not in capture.kept:
                 capture.kept[index] = record_of(operation)
         if ended:
             self.drawing = [each for each in self.drawing if not each.ended]

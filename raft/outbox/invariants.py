@@ -12,6 +12,7 @@ from typing import NamedTuple
 from ..core.token import FencingToken
 from .operation import TERMINAL, HistoryRow, Operation, OperationState
 from .state import OutboxState
+from .state_digest import operation_terms, other_terms, sum_of
 from .transitions import ARROWS
 
 
@@ -121,6 +122,8 @@ def _index_violations(state: OutboxState) -> Iterator[str]:
     for operation_id, operation in state.operations.items():
         if operation.operation_id != operation_id:
             yield f"operation {operation.operation_id!r} stands under {operation_id!r}"
+    if state.terms != sum_of(other_terms(state) + sum([operation_terms(operation) for operation in in_order])):
+        yield "the sum of terms is not what adding up gives"
 
 
 def _operation_violations(state: OutboxState, operation: Operation) -> Iterator[str]:

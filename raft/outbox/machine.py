@@ -8,8 +8,9 @@ is applied, and then it is a no-op (S31, S47).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ..core.entry import Entry
 from ..core.errors import UnknownEntry
@@ -19,6 +20,15 @@ from .codec import Activation, Command, Dispatch, Election, Outcome, OutcomeRow,
 from .operation import TERMINAL, HistoryRow, Operation, OperationState
 from .snapshot import load
 from .state import ActivationRecord, ElectionRecord, OutboxState
+from .state_digest import (
+    counters_term,
+    digest_of,
+    kept_row_term,
+    record_term,
+    row_term,
+    submission_term,
+    sum_of,
+)
 from .transitions import TAKE_OVER_BY_GUARANTEE, TRANSITIONS, Trigger, Verdict
 
 HISTORY_ROWS_MAX = 128
@@ -38,6 +48,7 @@ _TRIGGERS = {
     int(Verdict.IN_DOUBT): Trigger.DOUBT,
 }
 _VERDICTS = frozenset(int(verdict) for verdict in Verdict)
+_R = TypeVar("_R", ActivationRecord, ElectionRecord)
 _new_tuple = tuple.__new__  # A named tuple without its Python-level __new__: half the time, per row.
 
 
@@ -112,6 +123,7 @@ class OutboxMachine(OutboxState):
         self.operations[operation_id] = operation
         self.by_index[index] = operation
         self.in_order.append(operation)
+        self.terms = sum_of(self.terms + submission_term(operation))
         pending = self.pending.get(resource)
         if pending is None:
             pending = self.pending[resource] = {}
@@ -141,6 +153,7 @@ class OutboxMachine(OutboxState):
             return []
         counts, captures = self.counts[resource], self._captures
         index, time_ns = entry.index, entry.time_ns
+        terms = self.terms
         changed = []
         for operation_index, attempt in rows:
             operation = pending.get(operation_index)
@@ -152,9 +165,14 @@ class OutboxMachine(OutboxState):
             operation.state = _DISPATCHED
             operation.attempt = attempt
             operation.token = token
-            operation.next_try_ns = 0
+            if operation.next_try_ns:
+                terms -= counters_term(operation)
+                operation.next_try_ns = 0
+                terms += counters_term(operation)
             operation.history.append(_new_tuple(HistoryRow, (index, time_ns, _DISPATCHED, attempt, token, "")))
+            terms += row_term(operation_index, index, time_ns, _DISPATCHED, attempt, token, "")
             changed.append(operation)
+        self.terms = sum_of(terms)
         counts[_DISPATCHED] += len(changed)
         self._trim(changed)
         return changed
@@ -172,6 +190,7 @@ class OutboxMachine(OutboxState):
         counts, captures = self.counts[resource], self._captures
         current = self._is_current(entry, resource, token)
         index, time_ns = entry.index, entry.time_ns
+        terms = 0  # Beside those of the failures, which are added where they are judged.
         changed = []
         for row in rows:
             operation = pending.get(row[0])
@@ -189,7 +208,10 @@ class OutboxMachine(OutboxState):
             operation.state = _SUCCEEDED
             operation.result = row[3]
             operation.error = ""
-            operation.next_try_ns = 0
+            if operation.next_try_ns:
+                terms -= counters_term(operation)
+                operation.next_try_ns = 0
+                terms += counters_term(operation)
             operation.finished_ns = time_ns
             note = "" if attempt == operation.attempt else f"outcome of attempt {attempt}"
             if attempt > operation.attempt:
@@ -198,8 +220,10 @@ class OutboxMachine(OutboxState):
                 operation.token = token
             counts[_SUCCEEDED] += 1
             operation.history.append(_new_tuple(HistoryRow, (index, time_ns, _SUCCEEDED, attempt, token, note)))
+            terms += row_term(row[0], index, time_ns, _SUCCEEDED, attempt, token, note, row[3])
             del pending[row[0]]
             changed.append(operation)
+        self.terms = sum_of(self.terms + terms)
         self._trim(changed)
         return changed
 
@@ -212,10 +236,12 @@ class OutboxMachine(OutboxState):
         if after is None or operation.attempt != row.attempt or operation.token != token:
             return False
         operation.error = row.error
+        terms = -counters_term(operation)
         if trigger is Trigger.RETRY or trigger is Trigger.FAILURE or trigger is Trigger.DEATH:
             operation.failures += 1
         if after is OperationState.RETRY_WAIT:
             operation.next_try_ns = row.next_try_ns
+        self.terms += terms + counters_term(operation)
         self._move(entry, operation, after, row.attempt, token, row.error)
         return True
 
@@ -233,7 +259,10 @@ class OutboxMachine(OutboxState):
             return []
         if active is not None and active.token == token and active.holder != activation.holder:
             return []  # Two holders of one token: the resource raises the alarm, the first one stays.
+        if active is not None:
+            self.terms -= record_term(active)
         self.tokens[resource] = activation
+        self.terms += record_term(activation)
         arrows = TRANSITIONS[trigger]
         changed = []
         for operation in self.pending.get(resource, {}).values():
@@ -242,23 +271,34 @@ class OutboxMachine(OutboxState):
                 continue
             if self._captures.drawing:
                 self._captures.keep(operation)
+            self.terms -= counters_term(operation)
             operation.lost += 1
+            self.terms += counters_term(operation)
             note = f"{activation.holder} took over from token {operation.token}"
             self._move(entry, operation, after, operation.attempt, token, note)
             changed.append(operation)
         in_doubt = len(changed) if trigger is Trigger.TAKE_OVER_NAKED else 0
-        self.activations.append(
-            ActivationRecord(entry.index, entry.time_ns, activation, len(changed) - in_doubt, in_doubt)
+        self._remember(
+            self.activations,
+            ActivationRecord(entry.index, entry.time_ns, activation, len(changed) - in_doubt, in_doubt),
         )
         self._trim(changed)
         return changed
 
     def _apply_election(self, entry: Entry, election: Election) -> None:
         if self.elections and self.elections[-1].election.token == election.token:
-            self.elections.pop()  # The same change of leader, now with the stages that came after.
-        self.elections.append(ElectionRecord(entry.index, entry.time_ns, election))
+            # The same change of leader, now with the stages that came after.
+            self.terms -= record_term(self.elections.pop())
+        self._remember(self.elections, ElectionRecord(entry.index, entry.time_ns, election))
 
     # -- bookkeeping -------------------------------------------------------------------------------
+
+    def _remember(self, records: deque[_R], record: _R) -> None:
+        terms = self.terms + record_term(record)
+        if len(records) == records.maxlen:
+            terms -= record_term(records[0])
+        self.terms = sum_of(terms)
+        records.append(record)
 
     def _move(
         self,
@@ -274,15 +314,20 @@ class OutboxMachine(OutboxState):
         counts[after] += 1
         operation.state = after
         operation.history.append(HistoryRow(entry.index, entry.time_ns, after, attempt, token, note))
+        term = row_term(operation.index, entry.index, entry.time_ns, after, attempt, token, note)
+        self.terms = sum_of(self.terms + term)
         if after in TERMINAL:
             operation.finished_ns = entry.time_ns
             del self.pending[operation.resource][operation.index]
 
-    @staticmethod
-    def _trim(operations: list[Operation]) -> None:
+    def _trim(self, operations: list[Operation]) -> None:
         for operation in operations:
             if len(operation.history) > HISTORY_ROWS_MAX:
-                del operation.history[1 : len(operation.history) - HISTORY_ROWS_MAX + 1]
+                gone = slice(1, len(operation.history) - HISTORY_ROWS_MAX + 1)
+                self.terms = sum_of(
+                    self.terms - sum([kept_row_term(operation, row) for row in operation.history[gone]])
+                )
+                del operation.history[gone]
 
     # -- the whole state ---------------------------------------------------------------------------
 
@@ -311,6 +356,10 @@ class OutboxMachine(OutboxState):
         Raises :class:`StorageCorrupt` or :class:`StorageFormatUnknown`, with the state untouched.
         """
         self.adopt(self.prepare(chunks))
+
+    def state_digest(self) -> bytes:
+        """What stands for the state, kept up with every entry (:func:`~.state_digest.digest_of`)."""
+        return digest_of(self)
 
     def state_hash(self) -> bytes:
         """16 bytes, equal on two replicas exactly if their states are equal (up to collision)."""

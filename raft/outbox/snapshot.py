@@ -19,8 +19,10 @@ from ..core.token import FencingToken
 from .codec import Activation
 from .operation import TERMINAL, HistoryRow, Operation, OperationState
 from .state import ActivationRecord, ElectionRecord, OutboxState
+from .state_digest import operation_terms, other_terms, sum_of
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""Version 1 had no sum of terms in its head."""
 OPERATIONS_PER_CHUNK = 256
 CHUNK_BYTES = 1 << 20
 """A chunk ends with the operation that makes its payloads and results this long: encoding one holds the
@@ -39,6 +41,8 @@ class Head(NamedTuple):
     tokens: list[Activation]
     elections: list[ElectionRecord]
     activations: list[ActivationRecord]
+    terms: int = -1
+    """The sum that the machine held (``state_digest``); -1 where version 1 did not say it."""
 
 
 class _Record(NamedTuple):
@@ -87,6 +91,7 @@ def head_of(state: OutboxState) -> Head:
         [state.tokens[resource] for resource in sorted(state.tokens)],
         list(state.elections),
         list(state.activations),
+        state.terms,
     )
 
 
@@ -139,17 +144,21 @@ def _body(head: Head, records: Iterable[Record]) -> Iterator[bytes]:
 
 
 def load(chunks: Iterable[bytes]) -> OutboxState:
-    """The state from a snapshot. Raises :class:`StorageCorrupt`, :class:`StorageFormatUnknown`."""
+    """The state from a snapshot, added up anew and compared with what the machine held that it was captured of.
+
+    Raises :class:`StorageCorrupt`, :class:`StorageFormatUnknown`.
+    """
     state = OutboxState()
     hasher = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     stream = iter(chunks)
     first = next(stream, b"")
-    expected = _load_head(state, first)
+    head = _load_head(state, first)
     hasher.update(first)
     for chunk in stream:
         kind = chunk[:1]
         if kind == _TAIL:
-            _check_tail(state, chunk, hasher.digest(), expected, stream)
+            _check_tail(state, chunk, hasher.digest(), head.operations, stream)
+            _check_terms(state, head)
             return state
         if kind != _OPERATIONS:
             raise _corrupt(f"a chunk of kind {kind!r}")
@@ -158,16 +167,16 @@ def load(chunks: Iterable[bytes]) -> OutboxState:
     raise _corrupt("it ends before its last chunk")
 
 
-def _load_head(state: OutboxState, chunk: bytes) -> int:
+def _load_head(state: OutboxState, chunk: bytes) -> Head:
     if chunk[:1] != _HEAD or len(chunk) < 2:
         raise _corrupt("it does not start with a head")
-    if chunk[1] != FORMAT_VERSION:
+    if not 1 <= chunk[1] <= FORMAT_VERSION:
         raise StorageFormatUnknown(
-            f"outbox snapshot of format {chunk[1]}; this version reads {FORMAT_VERSION}",
+            f"outbox snapshot of format {chunk[1]}; this version reads up to {FORMAT_VERSION}",
             next_step="install the version that wrote it",
         )
     try:
-        head = _HEAD_DECODER.decode(memoryview(chunk)[2:])
+        head: Head = _HEAD_DECODER.decode(memoryview(chunk)[2:])
     except msgspec.DecodeError as error:
         raise _corrupt(f"its head cannot be decoded: {error}") from error
     state.last_applied = head.last_applied
@@ -175,7 +184,9 @@ def _load_head(state: OutboxState, chunk: bytes) -> int:
     state.tokens = {activation.resource: activation for activation in head.tokens}
     state.elections.extend(head.elections)
     state.activations.extend(head.activations)
-    return head.operations
+    if (head.terms < 0) is (chunk[1] > 1):
+        raise _corrupt(f"a sum of terms in a head of format {chunk[1]}: {head.terms}")
+    return head
 
 
 def _load_operations(state: OutboxState, chunk: bytes) -> None:
@@ -183,8 +194,10 @@ def _load_operations(state: OutboxState, chunk: bytes) -> None:
         records = _OPERATIONS_DECODER.decode(memoryview(chunk)[1:])
     except msgspec.DecodeError as error:
         raise _corrupt(f"operations that cannot be decoded: {error}") from error
+    terms = 0
     for record in records:
         operation = Operation(*record)
+        terms += operation_terms(operation)
         if operation.operation_id in state.operations or operation.index in state.by_index:
             raise _corrupt(f"operation {operation.operation_id!r} at index {operation.index} stands in it twice")
         state.operations[operation.operation_id] = operation
@@ -197,6 +210,7 @@ def _load_operations(state: OutboxState, chunk: bytes) -> None:
         counts[operation.state] += 1
         if operation.state not in TERMINAL:
             state.pending[operation.resource][operation.index] = operation
+    state.terms = sum_of(state.terms + terms)
 
 
 def _check_tail(state: OutboxState, chunk: bytes, digest: bytes, operations: int, stream: Iterator[bytes]) -> None:
@@ -206,6 +220,13 @@ def _check_tail(state: OutboxState, chunk: bytes, digest: bytes, operations: int
         raise _corrupt(f"{len(state.operations)} operations, and its head says {operations}")
     if next(stream, None) is not None:
         raise _corrupt("chunks after its last one")
+
+
+def _check_terms(state: OutboxState, head: Head) -> None:
+    """What was captured, written, sent and read is what the machine held, whatever happened on the way."""
+    state.terms = sum_of(state.terms + other_terms(state))
+    if head.terms >= 0 and state.terms != head.terms:
+        raise _corrupt("what is in it does not add up to what the machine held that it was captured of")
 
 
 def _corrupt(what: str) -> StorageCorrupt:

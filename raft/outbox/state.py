@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from .codec import Activation, Election
 from .operation import Operation, OperationState
+from .tables import OperationsById, OperationsByIndex
 
 EVENTS_KEPT = 100
 """How many elections, and how many activations, the state remembers."""
@@ -32,9 +33,9 @@ class OutboxState:
     """Plain data. Readers may look at every attribute and change none."""
 
     def __init__(self) -> None:
-        self.operations: dict[str, Operation] = {}
+        self.operations = OperationsById()
         """Every operation, by operation id, in log order."""
-        self.by_index: dict[int, Operation] = {}
+        self.by_index = OperationsByIndex()
         self.in_order: list[Operation] = []
         """The same once more. It only ever grows at its end, so that a snapshot may read it from another thread."""
         self.pending: dict[str, dict[int, Operation]] = {}
@@ -45,6 +46,8 @@ class OutboxState:
         """By resource: the activation with the highest token applied so far."""
         self.elections: deque[ElectionRecord] = deque(maxlen=EVENTS_KEPT)
         self.activations: deque[ActivationRecord] = deque(maxlen=EVENTS_KEPT)
+        self.terms = 0
+        """The sum that stands for all of the above (``state_digest``)."""
         self.cluster_time_ns = 0
         self.last_applied = 0
         """Index of the last outbox entry applied; entries of other kinds do not move it."""
@@ -52,8 +55,7 @@ class OutboxState:
     def discard(self) -> None:
         """Free a state that nobody needs any more, operation by operation: to free all of them in one go would
         stop every other thread for as long as that takes."""
-        self.by_index.clear()
+        self.by_index.discard()
         self.in_order = []  # Another one, for the old one may be being read.
         self.pending.clear()
-        while self.operations:
-            self.operations.popitem()
+        self.operations.discard()

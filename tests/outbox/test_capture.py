@@ -220,7 +220,7 @@ def cut_through() -> None:
         (OutboxMachine._apply_dispatch, "if captures.drawing:", "if False:", any_walk),
         (OutboxMachine._apply_outcome, "if captures.drawing:", "if False:", any_walk),
         (OutboxMachine._apply_activation, "if self._captures.drawing:", "if False:", any_walk),
-        (capture._Capture.records, "yield kept.get(operation.index, record)", "yield record", any_walk),
+        (capture._Capture.records, "record = kept.pop(index, record)", "pass", any_walk),
         (
             capture._Capture.records,
             "record = record_of(operation)",
@@ -229,8 +229,8 @@ def cut_through() -> None:
         ),
         (
             capture.Captures.keep,
-            "elif index <= capture.last_index and index not in capture.kept:",
-            "elif index <= capture.last_index:",
+            "elif capture.drawn < index <= capture.last_index and index not in capture.kept:",
+            "elif capture.drawn < index <= capture.last_index:",
             any_walk,
         ),
     ],

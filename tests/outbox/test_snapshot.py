@@ -131,4 +131,4 @@ def test_missing_or_additional_chunks_are_found(script: Script, mangle: object) 
 def test_a_newer_format_is_refused_by_its_name(script: Script) -> None:
     head, *rest = script.machine.snapshot()
     with pytest.raises(StorageFormatUnknown):
-        OutboxMachine().restore([head[:1] + b"\x02" + head[2:], *rest])
+        OutboxMachine().restore([head[:1] + b"\x03" + head[2:], *rest])
