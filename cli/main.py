@@ -35,6 +35,7 @@ the client file, else the default."""
         "resource": ".main:resource",
         "wait": ".commands.wait:wait",
         "jepsen": ".main:jepsen",
+        "debug": ".main:debug",
         "explain": ".commands.explain:explain",
         "completion": ".commands.completion:completion",
     },
@@ -122,6 +123,22 @@ def resource() -> None:
     },
 )
 def jepsen() -> None:
+    pass
+
+
+@click.group(
+    cls=FencepostGroup,
+    help="Try the storage, and judge what a crash left of it.",
+    examples=(
+        "fencepost debug storage-workload life --seed 7",
+        "fencepost debug storage-recover cut-off --acks cut-off.acks",
+    ),
+    lazy={
+        "storage-workload": ".commands.debug:storage_workload",
+        "storage-recover": ".commands.debug:storage_recover",
+    },
+)
+def debug() -> None:
     pass
 
 

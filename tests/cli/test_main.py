@@ -19,6 +19,7 @@ from fencepost.cli.app import FencepostCommand, FencepostGroup
 from fencepost.cli.config import NodeConfiguration
 from fencepost.cli.explanations import EXPLANATIONS
 from fencepost.cli.main import fencepost as root
+from fencepost.jepsen.crashes.real import live_on
 from fencepost.raft.core.configuration import Configuration
 from fencepost.raft.core.errors import FencepostError
 
@@ -48,6 +49,7 @@ SPECIFIED = {
     "cluster init", "cluster transfer-leader", "cluster step-down", "node start", "node check-config", "member list",
     "member config", "member add", "member promote", "member remove", "status", "submit", "command list",
     "command show", "command watch", "resource fences", "wait", "jepsen check", "jepsen replay", "jepsen run",
+    "debug storage-workload", "debug storage-recover",
     "explain", "completion",
 }  # fmt: skip
 
@@ -72,6 +74,8 @@ def scratch(tmp_path: Path, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatc
     endpoints = json.dumps(cluster.endpoints.split(","))
     (tmp_path / "fencepost.toml").write_text(f'[client]\nendpoints = {endpoints}\ncluster_id = "{CLUSTER}"\n')
     (tmp_path / "n1.toml").write_text(GOOD + LEDGER)
+    with (tmp_path / "cut-off.acks").open("w") as acks:
+        live_on(tmp_path / "cut-off", 7, 5, lambda line: print(line, file=acks), threaded=False)
     (tmp_path / "resources.toml").write_text(LEDGER)
     delivery = {"delivery": "d-1", "payload": {"repository": {"full_name": "a/b"}}}
     (tmp_path / "webhooks.jsonl").write_text(json.dumps(delivery) + "\n")

@@ -106,6 +106,7 @@ KINDS: dict[str, tuple[str, str]] = {
         "seed, verdict, about, nodes, hard_state, virtual_s, events, digest, `faults`, replay",
     ),
     "SeedResultList": ("`jepsen run`", "`items`"),
+    "StorageVerdict": ("`debug storage-recover`", "verdict, acknowledged, second_crashes, `problems`"),
     "Demo": ("`demo`", "scenario, seed, holds, findings, folder"),
     "Error": ("any command, stderr", "`error`: code, message, outcome, committed, tried, next, exit_code"),
     "Notice": ("any command, stderr", "`message`"),

@@ -61,7 +61,11 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "jepsen": frozenset(ROOMS),
 }
 OF_THE_OUTBOX_TRANSPORT_KNOWS = "raft.outbox.codec"
-COMMANDS_OF_THE_PROOF = {"cli.commands.jepsen": "jepsen.checkers", "cli.commands.jepsen_runs": "jepsen.proof"}
+COMMANDS_OF_THE_PROOF = {
+    "cli.commands.jepsen": "jepsen.checkers",
+    "cli.commands.jepsen_runs": "jepsen.proof",
+    "cli.commands.debug": "jepsen.crashes",
+}
 """A command that runs a part of the proof reaches up for that part, while it runs: that nothing of it is loaded
 before is shown by `tests/cli/test_main.py`."""
 

@@ -58,6 +58,7 @@ def test_every_import_of_the_package_runs_downhill() -> None:
         ("cli.main", "from ..jepsen.checkers import check"),
         ("cli.commands.jepsen", "from ...jepsen.cores import world"),
         ("cli.commands.jepsen_runs", "from ...jepsen.sim.world import World"),
+        ("cli.commands.debug", "from ...jepsen.proof.replay import run_plan"),
     ],
 )
 def test_a_planted_violation_is_found(module: str, source: str) -> None:
