@@ -132,7 +132,8 @@ class ComposedNode:
         machine = self.machine = OutboxMachine()
         applier = Applier({EntryKind.OUTBOX: machine, EntryKind.EMBEDDED: PlainLog()})
         if snapshot is not None:
-            applier.adopt(applier.prepare(store.contents(snapshot)), snapshot.last_index)
+            with self._while_loading():
+                applier.adopt(applier.prepare(store.contents(snapshot)), snapshot.last_index)
         raft = _make_raft(configuration, directory, recovered, snapshot, clock, randomness)
         self.loop = RaftLoop(raft=raft, log_store=self._log_store, applier=applier, clock=clock, loop=event_loop)
         self.resources = _make_resources(configuration)
