@@ -17,15 +17,17 @@ from typing import NamedTuple
 import msgpack
 import structlog
 
+from ..raft.core.entry import Entry
 from ..raft.core.errors import StorageError, StorageFull
 from ..raft.core.events import Persist
 from .admission import Admission
 from .chain import Manifest, last_segment, remove_before, roll, trim, write_manifest
 from .disk import Disk
+from .entry_reader import EntryIndex, EntryReader
 from .failures import disk_failure
 from .identity import DataDirectory
 from .records import RecordType
-from .recovery import LoadedLog, Recovered, load_log
+from .recovery import ALL, LoadedLog, Recovered, Window, load_log
 from .segments import (
     DEFAULT_SEGMENT_BYTES,
     ActiveSegment,
@@ -82,6 +84,7 @@ class FileLogStore:
         disk: Disk,
         segment: ActiveSegment,
         standing: Standing,
+        index: EntryIndex,
         first_segment: int,
         *,
         segment_bytes: int,
@@ -107,6 +110,10 @@ class FileLogStore:
         self._written_bytes = 0
         # What the log is on disk; touched by the writer only.
         self._standing = standing
+        self._index = index
+        self._collected: list[Persist] = []
+        """What the record under way holds."""
+        self._entry_reader = EntryReader(disk, segment.path.parent, index)
         self._first_segment = first_segment
         # What the log will be once the queue is empty; touched by append only.
         self._admission = Admission(standing.state)
@@ -118,17 +125,19 @@ class FileLogStore:
         *,
         segment_bytes: int = DEFAULT_SEGMENT_BYTES,
         seal_after_s: float = SEAL_AFTER_S,
+        window: Window = ALL,
     ) -> tuple[FileLogStore, Recovered]:
         """Recover the log of an open data directory and make it ready for appending.
 
         A torn tail is cut and the cut synced. ``segment_bytes`` is the size at which a segment ends,
-        ``seal_after_s`` how long nothing is written until the log is sealed.
+        ``seal_after_s`` how long nothing is written until the log is sealed, ``window`` how much of it is
+        kept in what is returned: the rest is read back by :meth:`read`.
         Raises StorageCorrupt, StorageFormatUnknown, StorageFull or StorageError; then nothing was
         changed that the next attempt would miss.
         """
         disk, log_path = directory.disk, directory.log_path
         _settle(disk, log_path)
-        loaded = load_log(disk, log_path, bytes.fromhex(directory.instance_id))
+        loaded = load_log(disk, log_path, bytes.fromhex(directory.instance_id), window)
         manifest = Manifest(loaded.manifest.first, loaded.header.number)
         if manifest != loaded.manifest:
             write_manifest(disk, log_path, loaded.header.instance, manifest)
@@ -138,6 +147,7 @@ class FileLogStore:
             disk,
             segment,
             loaded.standing,
+            loaded.where,
             manifest.first,
             segment_bytes=segment_bytes,
             seal_after_s=seal_after_s,
@@ -204,6 +214,10 @@ class FileLogStore:
         self._admission.admit(write)
         if self._failure is None:
             self._queue.put(write)
+
+    def read(self, start: int, end: int, bytes_max: int) -> list[Entry]:
+        """``LogStore.read``. On any thread, beside the writer."""
+        return self._entry_reader.read(start, end, bytes_max)
 
     def close(self) -> None:
         """Finish what was queued, seal the log, end the thread. Blocks until that is done.
@@ -278,7 +292,9 @@ class FileLogStore:
             self._ended = True
             return
         body, sequence, closing = self._collect(write)
+        offset = self._segment.end
         self._segment.append(RecordType.WRITES, body)
+        self._index.written(self._segment.header.number, offset, self._collected)
         self._sealed = False
         self._syncs += 1
         self._written_bytes += len(body)
@@ -292,7 +308,7 @@ class FileLogStore:
         pack, take = self._packer.pack, self._queue.get_nowait
         packed = pack(write)
         self._standing.take(write)
-        pieces = [packed]
+        pieces, self._collected = [packed], [write]
         room = DRAIN_BYTES - len(packed)
         sequence = write.sequence
         closing = False
@@ -307,6 +323,7 @@ class FileLogStore:
             packed = pack(following)
             self._standing.take(following)
             pieces.append(packed)
+            self._collected.append(following)
             room -= len(packed)
             sequence = following.sequence
         pieces.insert(0, self._packer.pack_array_header(len(pieces)))
@@ -334,12 +351,15 @@ class FileLogStore:
         standing = self._standing
         self._segment = roll(self._disk, self._segment, self._entropy(16), standing.state, self._first_segment)
         standing.begin_segment(self._segment.header.number)
+        self._index.begin_segment(self._segment.header.number, self._segment.header.seed)
 
     def _trim(self) -> None:
         first = self._standing.first_needed()
         if first <= self._first_segment:
             return
         segment = self._segment
+        # First, so that whoever does not find a segment knows why.
+        self._index.drop_before(first)
         trim(self._disk, segment.path.parent, segment.header.instance, Manifest(first, segment.header.number))
         self._first_segment = first
 

@@ -97,9 +97,10 @@ def encode_record(seed: int, offset: int, kind: int, body: bytes) -> tuple[bytes
     return start + _CHECK.pack(check), body, padding
 
 
-def header_at(data: bytes, seed: int, offset: int) -> Header | None:
-    """The header at ``offset`` if it is intact and was written for this place."""
-    head = data[offset : offset + HEADER_BYTES]
+def header_at(data: bytes, seed: int, offset: int, base: int = 0) -> Header | None:
+    """The header at ``offset`` if it is intact and was written for this place. ``data`` is the file from
+    ``base`` on."""
+    head = data[offset - base : offset - base + HEADER_BYTES]
     if len(head) < HEADER_BYTES or not head.startswith(MAGIC):
         return None
     _, version, kind, flags, group, length, body_check, check = _HEADER.unpack(head)
@@ -108,12 +109,12 @@ def header_at(data: bytes, seed: int, offset: int) -> Header | None:
     return Header(version, kind, flags, group, length, body_check)
 
 
-def record_at(data: bytes, seed: int, offset: int) -> Record | None:
-    """The record at ``offset``, or None if there is no intact one.
+def record_at(data: bytes, seed: int, offset: int, base: int = 0) -> Record | None:
+    """The record at ``offset``, or None if there is no intact one. ``data`` is the file from ``base`` on.
 
     Raises :class:`UnknownRecord` for an intact record of a newer version: that is not damage.
     """
-    header = header_at(data, seed, offset)
+    header = header_at(data, seed, offset, base)
     if header is None:
         return None
     if header.version != VERSION or header.group != GROUP or header.flags or header.type not in _TYPES:
@@ -123,7 +124,7 @@ def record_at(data: bytes, seed: int, offset: int) -> Record | None:
     start = offset + HEADER_BYTES
     end = start + header.length
     end += -end % SECTOR_BYTES
-    padded = data[start:end]
+    padded = data[start - base : end - base]
     if len(padded) != end - start or google_crc32c.value(padded) != header.body_check:
         return None
     return Record(offset, header.type, padded[: header.length], end)

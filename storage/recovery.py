@@ -15,9 +15,11 @@ from typing import Any, NamedTuple
 import msgpack
 import structlog
 
-from ..raft.core.entry import Entry, HardState
+from ..raft.core.entry import Entry, EntryKind, HardState
+from ..raft.core.log import OlderEntries, RaftLog
 from .chain import Manifest, last_segment, read_manifest
 from .disk import Disk
+from .entry_reader import EntryIndex, Mark
 from .failures import corrupt, corrupt_file, disk_failure, format_unknown
 from .records import Record, RecordType, UnknownRecord, header_after, is_zero_from, record_at
 from .segments import HEADER_BYTES, SegmentHeader, decode_segment_header, segment_name
@@ -29,13 +31,25 @@ PROGRESS_EVERY_S = 2.0
 """A recovery that takes longer says so often how far it is."""
 
 
+class Window(NamedTuple):
+    """How much of a log is read into memory, beside what is not known to be committed; the newest of it."""
+
+    entries: int = 0
+    """0 for no bound."""
+    payload_bytes: int = 0
+    """0 for no bound."""
+
+
+ALL = Window()
+
+
 class Recovered(NamedTuple):
     """What a data directory held."""
 
     hard_state: HardState
     """Term 0 and no vote only in a log that has never held anything (S03)."""
     entries: list[Entry]
-    """Contiguous from ``previous_index`` + 1, terms non-decreasing."""
+    """Contiguous from ``previous_index`` + 1, or behind ``older``; terms non-decreasing."""
     commit_index: int
     """The highest commit index recorded: a lower bound of what is committed, never above the last index."""
     torn_bytes: int
@@ -43,14 +57,19 @@ class Recovered(NamedTuple):
     previous_index: int = 0
     """What the log goes on behind, because a snapshot holds everything up to there; 0 for a log from its start."""
     previous_term: int = 0
+    older: OlderEntries | None = None
+    """What is known of entries before ``entries`` that were left on disk."""
 
     @property
     def last_index(self) -> int:
-        return self.previous_index + len(self.entries)
+        before = self.previous_index if self.older is None else self.older.last_index
+        return before + len(self.entries)
 
     @property
     def last_term(self) -> int:
-        return self.entries[-1].term if self.entries else self.previous_term
+        if self.entries:
+            return self.entries[-1].term
+        return self.previous_term if self.older is None or not self.older.terms else self.older.terms[-1][1]
 
 
 class LoadedLog(NamedTuple):
@@ -70,6 +89,8 @@ class LoadedLog(NamedTuple):
     manifest: Manifest
     standing: Standing
     """The log as its records leave it, for the writer to go on from."""
+    where: EntryIndex
+    """Which of the files which entries are in."""
 
 
 class Progress:
@@ -100,10 +121,19 @@ class _Invalid(Exception):
 class Replay:
     """The logical content of a log, record by record, from the segment ``number`` on."""
 
-    def __init__(self, state: LogState = EMPTY, number: int = 1) -> None:
-        self.entries: list[Entry] = []
+    def __init__(self, state: LogState = EMPTY, number: int = 1, window: Window = ALL) -> None:
+        self.log = RaftLog([], state.last_index, state.last_term)
+        self.where = EntryIndex()
         self.standing = Standing(state, number)
         self.sealed = True
+        self._window = window
+        self._configurations: list[Entry] = []
+        self._sizes: list[tuple[int, int]] = []
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Those that are kept in memory."""
+        return self.log.slice(self.log.window_start, self.log.last_index)
 
     @property
     def next_index(self) -> int:
@@ -125,8 +155,9 @@ class Replay:
             if record.type == RecordType.SEAL:
                 self._seal(body)
             else:
-                for write in _tuple(body):
-                    self._write(write)
+                for skip, write in enumerate(_tuple(body)):
+                    self._write(write, Mark(self.next_index, self.standing.number, record.offset, skip))
+                self._leave_on_disk()
         except _Invalid as error:
             raise corrupt(path, record.offset, self.next_index, str(error)) from error
         except (ValueError, TypeError, msgpack.UnpackException) as error:
@@ -140,7 +171,14 @@ class Replay:
             raise _Invalid(f"the log was sealed as {body} (term, vote, last index, commit index) and now reads {here}")
         self.sealed = True
 
-    def _write(self, write: Any) -> None:
+    def _leave_on_disk(self) -> None:
+        window = self._window
+        gone = self.log.shed(self.standing.commit_index, window.entries, window.payload_bytes)
+        if gone:
+            self._configurations += [entry for entry in gone if entry.kind == EntryKind.CONFIGURATION]
+            self._sizes.append((gone[-1].index, sum([len(entry.data) for entry in gone])))
+
+    def _write(self, write: Any, mark: Mark) -> None:
         _, hard_state, truncate_from, rows, commit_index, *rest = _tuple(write)
         # Version 1 knew no snapshots, and its writes end here.
         reset, compact_to = rest or (None, 0)
@@ -153,6 +191,8 @@ class Replay:
         if hard_state is not None:
             self._hard_state(hard_state)
         self._append(_tuple(rows))
+        first = rows[0][0] if rows else 0
+        self.where.note(mark._replace(first=first), truncate_from, 0 if reset is None else reset[0])
         if _number(commit_index) > standing.last_index:
             raise _Invalid(f"index {commit_index} was known to be committed and the log ends at {standing.last_index}")
         standing.commit_index = max(standing.commit_index, commit_index)
@@ -180,15 +220,16 @@ class Replay:
             raise _Invalid(f"it deletes from index {truncate_from} and the log ends at {standing.last_index}")
         if truncate_from <= standing.previous_index:
             raise _Invalid(f"it deletes from index {truncate_from} and the log begins behind {standing.previous_index}")
-        del self.entries[truncate_from - standing.previous_index - 1 :]
+        self.log.truncate_from(truncate_from)
         standing.truncate(truncate_from)
 
     def _reset(self, reset: Any) -> None:
         last_index, last_term, *_ = _tuple(reset)
         if _number(last_index) < self.standing.commit_index:
             raise _Invalid(f"it goes on behind index {last_index}, and committed up to {self.standing.commit_index}")
-        self.entries.clear()
-        self.standing.reset(last_index, _number(last_term))
+        self.log.reset(last_index, _number(last_term), 0)
+        self._configurations, self._sizes = [], []
+        self.standing.reset(last_index, last_term)
 
     def _append(self, rows: tuple[Any, ...]) -> None:
         if not rows:
@@ -214,8 +255,20 @@ class Replay:
                 raise _Invalid(f"the term of entry {index} is {entry.term}, below {term} before it")
             term = entry.term
             made.append(entry)
-        self.entries += made
+        self.log.append(made)
         self.standing.append(made)
+
+    def recovered(self, torn_bytes: int) -> Recovered:
+        log, standing = self.log, self.standing
+        return Recovered(
+            self.start_state(),
+            self.entries,
+            standing.commit_index,
+            torn_bytes,
+            standing.previous_index,
+            standing.previous_term,
+            log.older(self._configurations, self._sizes),
+        )
 
     def start_state(self) -> HardState:
         """Term and vote to start with: never below the log's last term (S03).
@@ -242,8 +295,8 @@ def _number(value: Any) -> int:
     return value
 
 
-def load_log(disk: Disk, directory: Path, instance: bytes) -> LoadedLog:
-    """Read a whole log and check it. Writes nothing.
+def load_log(disk: Disk, directory: Path, instance: bytes, window: Window = ALL) -> LoadedLog:
+    """Read a whole log and check it, and keep as much of it as ``window`` says. Writes nothing.
 
     Raises StorageCorrupt naming file, offset and index; StorageFormatUnknown; StorageError.
     """
@@ -262,10 +315,11 @@ def load_log(disk: Disk, directory: Path, instance: bytes) -> LoadedLog:
         header = decode_segment_header(path, data, index)
         _check_place(path, header, number, instance, index)
         if replay is None:
-            replay = _begin(path, header)
+            replay = _begin(path, header, window)
         else:
             _check_joint(path, header, previous_end, index)
             replay.enter(path, header)
+        replay.where.begin_segment(number, header.seed)
         previous_end, torn = _load_segment(path, data, header, replay, progress, is_last=number == last)
         progress.segment_read()
     assert replay is not None
@@ -278,27 +332,21 @@ def load_log(disk: Disk, directory: Path, instance: bytes) -> LoadedLog:
             f"it begins behind index {standing.previous_index}, with {standing.commit_index} the last known committed"
         )
         raise corrupt(path, previous_end, replay.next_index, what)
-    recovered = Recovered(
-        replay.start_state(),
-        replay.entries,
-        standing.commit_index,
-        torn,
-        standing.previous_index,
-        standing.previous_term,
-    )
+    recovered = replay.recovered(torn)
     raised = recovered.hard_state != standing.hard_state
-    return LoadedLog(recovered, path, header, previous_end, len(data), replay.sealed, raised, manifest, standing)
+    where = replay.where
+    return LoadedLog(recovered, path, header, previous_end, len(data), replay.sealed, raised, manifest, standing, where)
 
 
-def _begin(path: Path, header: SegmentHeader) -> Replay:
+def _begin(path: Path, header: SegmentHeader, window: Window) -> Replay:
     """Begin to read with this segment, which is the first that the manifest counts."""
     if header.number == 1:
         if header.previous_end != 0 or header.state not in (None, EMPTY):
             raise corrupt(path, 0, 1, "it is the first segment and its header tells of one before it")
-        return Replay()
+        return Replay(window=window)
     if header.state is None:
         raise corrupt(path, 0, 0, "the segments before it were deleted and its header does not say what they held")
-    return Replay(header.state, header.number)
+    return Replay(header.state, header.number, window)
 
 
 def _count_segments(disk: Disk, directory: Path, instance: bytes) -> tuple[Manifest, int]:

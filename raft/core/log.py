@@ -150,6 +150,12 @@ class RaftLog:
             total += size
         return entries[offset : end + 1], total
 
+    def older(self, configurations: list[Entry], sizes: list[tuple[int, int]]) -> OlderEntries | None:
+        """What is known of the entries before the window, with what only their reader knows; None without any."""
+        if self._shed_index == self._previous_index:
+            return None
+        return OlderEntries(self._shed_index, self._shed_time_ns, self._runs[1:], configurations, sizes)
+
     def append(self, entries: list[Entry]) -> None:
         self._entries.extend(entries)
         self._bytes += sum([len(entry.data) for entry in entries])

@@ -34,7 +34,7 @@ def recover(world: World) -> Recovered:
 
 def an_empty_directory_starts_empty(world: World) -> None:
     with opened(world) as log:
-        assert log.recovered == (HardState(0, ""), [], 0, 0, 0, 0)
+        assert log.recovered == (HardState(0, ""), [], 0, 0, 0, 0, None)
         assert log.directory.created
         assert log.directory.boot == 1
 
@@ -43,7 +43,7 @@ def what_was_closed_is_recovered(world: World) -> None:
     with opened(world) as log:
         log.write(entries(1, 3), hard_state=HardState(1, "n2"))
         log.write(entries(4, 4), commit_index=3)
-    assert recover(world) == (HardState(1, "n2"), entries(1, 4), 3, 0, 0, 0)
+    assert recover(world) == (HardState(1, "n2"), entries(1, 4), 3, 0, 0, 0, None)
 
 
 def completions_come_in_order_and_each_write_is_covered(world: World) -> None:
@@ -130,10 +130,10 @@ def a_reset_deletes_every_entry_and_the_log_goes_on_behind_it(world: World) -> N
         log.write(entries(1, 12, term=1), hard_state=HardState(1, "n2"), commit_index=3)
         log.wait(log.write(reset=label(10, 3), hard_state=HardState(3, "")))
         left = world.crash()
-        assert recover(left) == (HardState(3, ""), [], 10, 0, 10, 3)
+        assert recover(left) == (HardState(3, ""), [], 10, 0, 10, 3, None)
         log.wait(log.write(entries(11, 12, term=3), commit_index=11))
         left = world.crash()
-    assert recover(left) == (HardState(3, ""), entries(11, 12, term=3), 11, 0, 10, 3)
+    assert recover(left) == (HardState(3, ""), entries(11, 12, term=3), 11, 0, 10, 3, None)
 
 
 def a_reset_may_come_with_a_truncation_and_entries(world: World) -> None:
@@ -150,7 +150,7 @@ def a_reset_may_come_with_a_truncation_and_entries(world: World) -> None:
             )
         )
         left = world.crash()
-    assert recover(left) == (HardState(4, ""), entries(21, 22, term=4), 21, 0, 20, 3)
+    assert recover(left) == (HardState(4, ""), entries(21, 22, term=4), 21, 0, 20, 3, None)
 
 
 def a_log_may_begin_with_a_reset(world: World) -> None:
@@ -158,7 +158,7 @@ def a_log_may_begin_with_a_reset(world: World) -> None:
         log.wait(log.write(reset=label(100, 7), hard_state=HardState(7, "")))
         log.write(entries(101, 102, term=7))
     left = world.crash()
-    assert recover(left) == (HardState(7, ""), entries(101, 102, term=7), 100, 0, 100, 7)
+    assert recover(left) == (HardState(7, ""), entries(101, 102, term=7), 100, 0, 100, 7, None)
 
 
 def compaction_deletes_what_is_not_needed_and_nothing_else(world: World) -> None:
@@ -286,7 +286,7 @@ def reading_changes_nothing_and_needs_no_lock(world: World) -> None:
     before = everything(world.root), everything(world.root / "log"), everything(world.root / "snapshots")
     found = read_log(world.root, world.disk)
     assert (everything(world.root), everything(world.root / "log"), everything(world.root / "snapshots")) == before
-    assert found == (HardState(1, "n1"), entries(1, 3), 0, 0, 0, 0)
+    assert found == (HardState(1, "n1"), entries(1, 3), 0, 0, 0, 0, None)
     directory.close()
 
 

@@ -150,7 +150,7 @@ def test_after_a_reset_everything_before_it_goes() -> None:
     log.wait(log.write(entries(6, 6, term=2)))
     assert len(segment_files(disk)) == 1
     log.close()
-    assert recover(disk) == (HardState(2, ""), entries(6, 6, term=2), 5, 0, 5, 2)
+    assert recover(disk) == (HardState(2, ""), entries(6, 6, term=2), 5, 0, 5, 2, None)
 
 
 def test_what_a_crash_left_of_deleted_segments_is_deleted_at_the_next_open() -> None:
@@ -351,20 +351,20 @@ HELD += entries(9, 9, term=2, size=40)
 
 
 def assert_as_version_1_left_it(disk: FaultyDisk) -> None:
-    assert read_log(ROOT, disk) == (HardState(2, ""), HELD, 8, 0, 0, 0)
+    assert read_log(ROOT, disk) == (HardState(2, ""), HELD, 8, 0, 0, 0, None)
 
 
 def test_s55_a_log_of_version_1_is_read_and_goes_on() -> None:
     disk = format_1()
     assert_as_version_1_left_it(disk)
     written = {name: disk.read(LOG / name) for name in segment_files(disk)}
-    assert recover(disk) == (HardState(2, ""), HELD, 8, 0, 0, 0)
+    assert recover(disk) == (HardState(2, ""), HELD, 8, 0, 0, 0, None)
     # What version 1 wrote stays; what it could not read is in a segment that it refuses by its version.
     assert {name: disk.read(LOG / name) for name in written} == written
     instance = decode_segment_header(LOG / segment_name(4), disk.read(LOG / segment_name(4)), 10).instance
     assert read_manifest(disk, LOG, instance) == Manifest(1, 4)
     assert disk.read(LOG / segment_name(4))[8:10] == b"\0\2"
-    assert recover(disk) == (HardState(2, ""), HELD, 8, 0, 0, 0)
+    assert recover(disk) == (HardState(2, ""), HELD, 8, 0, 0, 0, None)
     assert len(segment_files(disk)) == 4
     log = open_stepped(disk)
     write_each(log, 10, 12, term=2)
@@ -372,7 +372,7 @@ def test_s55_a_log_of_version_1_is_read_and_goes_on() -> None:
     log.close()
     assert segment_files(disk)[0] == segment_name(4)
     found = recover(disk)
-    assert found == (HardState(2, ""), entries(10, 12, term=2, size=300), 12, 0, 9, 2)
+    assert found == (HardState(2, ""), entries(10, 12, term=2, size=300), 12, 0, 9, 2, None)
 
 
 def test_s55_a_segment_of_version_1_is_no_place_to_begin() -> None:
