@@ -10,6 +10,7 @@ sync the kernel may call the lost pages clean, and a second sync would succeed o
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from collections.abc import Sequence
@@ -61,6 +62,12 @@ class Disk(Protocol):
     def read_at(self, path: Path, offset: int, length: int) -> bytes:
         """Up to ``length`` bytes from ``offset`` on; fewer only where the file ends."""
 
+    def size(self, path: Path) -> int:
+        """Bytes of a file."""
+
+    def free_bytes(self, path: Path) -> int:
+        """How many bytes can still be written to the file system that ``path`` is on, as far as it knows."""
+
     def open(self, path: Path, *, create: bool) -> File:
         """Open for writing. With ``create`` the file must not exist, without it it must."""
 
@@ -81,12 +88,20 @@ def write_fully(file: File, offset: int, buffers: Sequence[Buffer]) -> int:
     total = sum(map(len, buffers))
     written = file.write_at(offset, buffers)
     while written < total:
-        rest = memoryview(b"".join(buffers))[written:]
-        step = file.write_at(offset + written, [rest])
+        step = file.write_at(offset + written, _behind(buffers, written))
         if step <= 0:
             raise OSError(EIO, "a write took no bytes")
         written += step
     return written
+
+
+def _behind(buffers: Sequence[Buffer], written: int) -> list[Buffer]:
+    """What is left of the buffers when so many bytes of them are written. Copies nothing."""
+    for number, buffer in enumerate(buffers):
+        if written < len(buffer):
+            return [memoryview(buffer)[written:], *buffers[number + 1 :]]
+        written -= len(buffer)
+    return []
 
 
 class RealFile:
@@ -160,6 +175,13 @@ class RealDisk:
         finally:
             os.close(descriptor)
 
+    def size(self, path: Path) -> int:
+        return os.stat(path).st_size
+
+    def free_bytes(self, path: Path) -> int:
+        found = os.statvfs(path)
+        return found.f_bavail * found.f_frsize
+
     def open(self, path: Path, *, create: bool) -> File:
         flags = os.O_RDWR | (os.O_CREAT | os.O_EXCL if create else 0)
         return RealFile(os.open(path, flags, 0o640))
@@ -176,8 +198,10 @@ class RealDisk:
             # flock and not fcntl's record locks: those vanish when any descriptor of the file is
             # closed anywhere in the process, and do not keep out a second open of one process.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, note.encode(), 0)
+            # The note is for people: a disk without room for it keeps nobody out.
+            with contextlib.suppress(OSError):
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, note.encode(), 0)
         except BaseException:
             os.close(descriptor)
             raise

@@ -196,6 +196,12 @@ class SimDisk:
         self.begin("read_at")
         return bytes(self._inode(path).cache[offset : offset + length])
 
+    def size(self, path: Path) -> int:
+        return len(self._inode(path).cache)
+
+    def free_bytes(self, path: Path) -> int:
+        return max(0, self.capacity_left)
+
     def open(self, path: Path, *, create: bool) -> SimFile:
         if not create:
             return SimFile(self, self._inode(path), self._generation)

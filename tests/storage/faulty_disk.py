@@ -222,6 +222,16 @@ class FaultyDisk:
     def read_at(self, path: Path, offset: int, length: int) -> bytes:
         return self.read(path)[offset : offset + length]
 
+    def size(self, path: Path) -> int:
+        with self.mutex:
+            node = self.node(path)
+            assert isinstance(node, Inode)
+            return len(node.cache)
+
+    def free_bytes(self, path: Path) -> int:
+        with self.mutex:
+            return max(0, self.capacity - self.used())
+
     def open(self, path: Path, *, create: bool) -> FaultyFile:
         with self.mutex:
             if not create:
