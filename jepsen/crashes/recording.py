@@ -168,6 +168,12 @@ class RecordingDisk:
     def read_at(self, path: Path, offset: int, length: int) -> bytes:
         return self.inode(path).cache[offset : offset + length]
 
+    def size(self, path: Path) -> int:
+        return len(self.inode(path).cache)
+
+    def free_bytes(self, path: Path) -> int:
+        return 1 << 60
+
     def open(self, path: Path, *, create: bool) -> RecordingFile:
         if not create:
             return RecordingFile(self, self.inode(path))
