@@ -7,9 +7,9 @@ from .events import Role
 from .install_snapshot import chunk_answered, send_chunk
 from .membership import configuration_committed, let_go
 from .messages import AppendEntriesResponse, InstallSnapshotResponse
-from .progress import Progress, ProgressState
+from .progress import Progress
 from .read_index import confirm_reads
-from .replication import send_entries, send_heartbeat
+from .replication import send_entries
 from .state import RaftState
 from .transfer import drive_transfer
 
@@ -40,10 +40,8 @@ def handle_append_entries_response(state: RaftState, source: str, message: Appen
         return
     may_match = state.log.last_index_with_term_at_most(message.hint_index, message.hint_term)
     if progress.refused(message.match_index, may_match) and not state.lost_quorum():
+        # What was refused is in this log, and so is an entry to probe with: there is something to send.
         send_entries(state, source, progress)
-        if not progress.probe_sent and progress.state is ProgressState.PROBE:
-            send_heartbeat(state, source, progress)  # Nothing to send, but the place must be found.
-            progress.probe_sent = True
 
 
 def handle_install_snapshot_response(state: RaftState, source: str, message: InstallSnapshotResponse) -> None:

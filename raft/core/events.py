@@ -295,8 +295,8 @@ class TransferBegun(NamedTuple):
 
 
 class TransferEnded(NamedTuple):
-    """This node leads on: the target did not take over by the deadline, or left. Where the transfer
-    succeeds there is a :class:`RoleChange` instead."""
+    """This node leads on: the target did not take over by the deadline. Where the transfer succeeds there is
+    a :class:`RoleChange` instead."""
 
     target: str
     reason: str

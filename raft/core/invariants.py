@@ -351,7 +351,9 @@ def _check_send(before: Summary, state: RaftState, send: Send) -> None:
         case InstallSnapshotResponse(installed=True, last_index=last_index):
             _check_acknowledged(state, send, last_index)
         case TimeoutNow():
-            if state.role is not Role.LEADER or state.transfer is None or state.transfer.target != send.to:
+            handing_over = state.role is Role.LEADER and state.transfer is not None and state.transfer.target == send.to
+            removed = before.role is Role.LEADER and state.role is Role.FOLLOWER and not state.is_voter
+            if not handing_over and not (removed and state.configuration.is_voter(send.to)):
                 raise AssertionError(f"a {state.role} told {send.to} to campaign")
         case RequestVote():
             if state.role is not Role.CANDIDATE:

@@ -25,6 +25,7 @@ from .progress import Progress
 from .quorum import quorum_value
 from .replication import broadcast_append, send_heartbeat
 from .state import RaftState
+from .transfer import hand_on
 
 
 def handle_change_configuration(state: RaftState, event: ChangeConfiguration) -> None:
@@ -137,6 +138,8 @@ def configuration_committed(state: RaftState) -> None:
     elif state.options.step_down_on_removal and not state.is_voter:
         for peer, progress in state.progress.items():
             send_heartbeat(state, peer, progress)  # The others hear first that the change is committed.
+        if state.options.hand_on_removal:
+            hand_on(state)
         state.become_follower(state.current_term, "", "removed from the configuration")
 
 

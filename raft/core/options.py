@@ -61,6 +61,8 @@ class Options:
     check_quorum: bool = True
     step_down_on_removal: bool = True
     """A leader that is no voter of a committed configuration stops leading (thesis section 4.2.2)."""
+    hand_on_removal: bool = True
+    """Where it does so, it has another voter campaign at once: nobody waits for a timeout (section 3.10)."""
     lease_reads: bool = False
     """Allow reads from the leader's lease without asking a quorum (section 6.4.1). They are as safe as
     ``clock_drift_ppm`` is true of every node's monotonic clock, and a node keeps its vote to itself

@@ -56,25 +56,27 @@ def _why_not(state: RaftState, target: str) -> str:
     return ""
 
 
+def hand_on(state: RaftState) -> None:
+    """This leader is about to give up for good: have somebody campaign at once, rather than wait for a timeout
+    of the others. If that comes to nothing, they wait."""
+    target = _best_target(state) if state.transfer is None else state.transfer.target
+    if target:
+        state.send(target, TimeoutNow(state.current_term))
+
+
 def drive_transfer(state: RaftState) -> None:
     """Tell the target as soon as it has everything; give up at the deadline."""
     transfer = state.transfer
     assert transfer is not None
-    progress = state.progress.get(transfer.target)
-    if progress is None or not state.configuration.is_voter(transfer.target):
-        _end(state, f"{transfer.target} is no voter any more")
-    elif state.now >= transfer.deadline:
-        _end(state, f"{transfer.target} did not take over in time")
-    elif progress.match_index == state.log.last_index and (
+    # It is a voter still: no configuration is appended while leadership is being handed over.
+    match_index = state.progress[transfer.target].match_index
+    if state.now >= transfer.deadline:
+        state.out.transfer = TransferEnded(transfer.target, f"{transfer.target} did not take over in time")
+        state.transfer = None
+    elif match_index == state.log.last_index and (
         not transfer.told_at or state.now - transfer.told_at >= state.options.heartbeat_interval
     ):
         # From here on there may be votes for the target that no lease knows of, however late it acts.
         state.lease_forfeited = True
         transfer.told_at = max(state.now, 1)
         state.send(transfer.target, TimeoutNow(state.current_term))
-
-
-def _end(state: RaftState, reason: str) -> None:
-    assert state.transfer is not None
-    state.out.transfer = TransferEnded(state.transfer.target, reason)
-    state.transfer = None

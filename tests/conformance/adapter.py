@@ -178,6 +178,7 @@ class Adapter:
             pre_vote=flag("prevote"),
             check_quorum=flag("checkquorum"),
             step_down_on_removal=flag("step-down-on-removal"),
+            hand_on_removal=False,  # That library's removed leader leaves the others to their timeouts.
         )
         configuration = Configuration(
             tuple(sorted(named.get("voters", []))), learners=tuple(sorted(named.get("learners", [])))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fencepost.jepsen.cores.world import World
 from fencepost.raft.core.configuration import (
     Change,
     ChangeKind,
@@ -20,6 +21,7 @@ from fencepost.raft.core.messages import (
     PreVoteResponse,
     RequestVote,
     RequestVoteResponse,
+    TimeoutNow,
 )
 from fencepost.raft.core.options import MILLISECOND, SECOND, Options
 
@@ -292,6 +294,45 @@ def test_a_leader_that_is_removed_leads_until_that_is_committed_and_counts_itsel
     lone.take()
     lone.advance(20 * SECOND)
     assert lone.take() == []  # It campaigns no more.
+
+
+def test_a_leader_that_is_removed_has_the_voter_with_most_of_the_log_campaign_at_once() -> None:
+    lone = leading(Configuration(FOUR, learners=("n5",)))
+    for peer in ("n2", "n3", "n4", "n5"):
+        lone.acknowledge(peer, 1)
+    lone.change(Change(REMOVE, "n1"))
+    lone.propose(b"x")
+    lone.settle()
+    lone.acknowledge("n5", 3)
+    lone.acknowledge("n3", 3)
+    lone.take()
+    lone.acknowledge("n2", 2)
+    assert lone.raft.role is Role.FOLLOWER
+    last = [(send.to, send.message) for send in lone.visible if isinstance(send.message, TimeoutNow)]
+    assert last == [("n3", TimeoutNow(2))]
+    # Whoever campaigns has heard before that the change is committed, and so has everybody else.
+    assert lone.visible[-1].message == TimeoutNow(2)
+
+
+def test_a_removed_leader_tells_nobody_but_the_target_of_a_transfer_to_campaign() -> None:
+    lone = leading(Configuration(FOUR))
+    for peer in ("n2", "n3", "n4"):
+        lone.acknowledge(peer, 1)
+    lone.change(Change(REMOVE, "n1"))
+    lone.transfer("n2")
+    lone.settle()
+    lone.acknowledge("n4", 2)
+    lone.acknowledge("n2", 2)
+    assert lone.raft.role is Role.FOLLOWER
+    assert {send.to for send in lone.visible if isinstance(send.message, TimeoutNow)} == {"n2"}
+
+
+def test_after_a_leader_is_removed_nobody_waits_for_a_timeout() -> None:
+    world = World(FOUR)
+    world.elect("n1")
+    world.change("n1", Change(REMOVE, "n1"))
+    world.run_until(lambda: world.raft("n1").role is not Role.LEADER, within=SECOND, what="n1 steps down")
+    world.run_until(lambda: world.leader() is not None, within=SECOND // 2, what="another leads")
 
 
 def test_a_removed_leader_that_is_told_not_to_step_down_takes_no_proposals() -> None:

@@ -219,6 +219,20 @@ FAULTS = (
         "if True:",
         test_membership.test_a_removed_member_hears_of_it_and_is_forgotten_then,
     ),
+    Fault(
+        "a leader that is removed leaves the others to their timeouts",
+        membership.configuration_committed,
+        "hand_on(state)",
+        "pass",
+        test_membership.test_after_a_leader_is_removed_nobody_waits_for_a_timeout,
+    ),
+    Fault(
+        "a leader that is removed crosses a transfer",
+        transfer.hand_on,
+        "if state.transfer is None else state.transfer.target",
+        "",
+        test_membership.test_a_removed_leader_tells_nobody_but_the_target_of_a_transfer_to_campaign,
+    ),
     # -- transfers
     Fault(
         "proposals are taken after the target was told (S08)",
@@ -230,7 +244,7 @@ FAULTS = (
     Fault(
         "the target is told before it has everything (S08)",
         transfer.drive_transfer,
-        "progress.match_index == state.log.last_index and",
+        "match_index == state.log.last_index and",
         "",
         test_transfer.test_a_target_that_lags_catches_up_first_and_nothing_new_is_admitted_meanwhile,
     ),
@@ -251,8 +265,8 @@ FAULTS = (
     Fault(
         "a transfer is never given up",
         transfer.drive_transfer,
-        "elif state.now >= transfer.deadline:",
-        "elif False:",
+        "if state.now >= transfer.deadline:",
+        "if False:",
         TRANSFERS,
     ),
     Fault(

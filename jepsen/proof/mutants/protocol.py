@@ -209,8 +209,8 @@ MUTANTS = (
     _mutant(
         "a transfer is never given up",
         transfer.drive_transfer,
-        "elif state.now >= transfer.deadline:",
-        "elif False:",
+        "if state.now >= transfer.deadline:",
+        "if False:",
     ),
     _mutant(
         "a lost probe is never repeated",
