@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...core.errors import DuplicateGeneration, StaleLeader, WrongCluster
+from ...core.errors import DuplicateGeneration, Outcome, ResourceUnavailable, StaleLeader, WrongCluster
 from ...core.token import FencingToken
 
 
@@ -106,3 +106,19 @@ def check_fence(resource: str, stored: StoredFence | None, cluster: str, token: 
             next_step="stop both nodes and compare their data directories: one of them may be a copy",
         )
     return False
+
+
+def check_kept(resource: str, stored: StoredFence | None, claimed: FencingToken | None) -> None:
+    """That the resource still remembers the token that this process has ``claimed`` there.
+
+    Raises :class:`ResourceUnavailable` where it does not: it was put back to an earlier state, or made anew, and
+    must be claimed again before it is used.
+    """
+    if claimed is None or (stored is not None and stored.token >= claimed):
+        return
+    remembers = "no token at all" if stored is None else f"token {stored.token}"
+    raise ResourceUnavailable(
+        f"resource {resource!r} remembers {remembers}, and had accepted {claimed}: it was put back to an earlier state",
+        next_step="nothing: it is claimed again before it is used",
+        outcome=Outcome.RETRY,
+    )

@@ -1,0 +1,136 @@
+"""The tables that a PostgreSQL resource keeps beside the data it protects, in a schema of their own.
+
+They live in the same database as the effects, because fence, dedupe and effect must be one transaction
+(concepts: The fencing token), and they must never be dropped or restored apart from it.
+"""
+
+from __future__ import annotations
+
+SCHEMA_NAME = "fencepost"
+SCHEMA_VERSION = 1
+SCHEMA_LOCK = 0x66656E6365
+"""The advisory lock under which tables are made: all nodes start at once, and IF NOT EXISTS does not wait."""
+
+HAS_TABLES = "SELECT to_regclass('fencepost.format') IS NOT NULL"
+SCHEMA = """
+CREATE SCHEMA IF NOT EXISTS fencepost;
+CREATE TABLE fencepost.fence (
+    resource text PRIMARY KEY,
+    cluster text NOT NULL,
+    incarnation bigint NOT NULL,
+    term bigint NOT NULL,
+    holder text NOT NULL
+);
+-- Every rise of the fence, so that an audit can tell what was the lowest acceptable token when.
+CREATE TABLE fencepost.claims (
+    sequence bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    resource text NOT NULL,
+    incarnation bigint NOT NULL,
+    term bigint NOT NULL,
+    holder text NOT NULL,
+    accepted_before bigint NOT NULL,
+    claimed_ns bigint NOT NULL
+);
+-- `accepted` rises with every acceptance of one resource, because each happens under its fence's row lock.
+-- The key is the second line of defence: even a look-up that fails cannot let one operation in twice.
+CREATE TABLE fencepost.operations (
+    resource text NOT NULL,
+    operation_id text NOT NULL,
+    accepted bigint GENERATED ALWAYS AS IDENTITY,
+    digest bytea NOT NULL,
+    effect text NOT NULL,
+    lane text NOT NULL,
+    log_index bigint NOT NULL,
+    incarnation bigint NOT NULL,
+    term bigint NOT NULL,
+    holder text NOT NULL,
+    attempt bigint NOT NULL,
+    result bytea NOT NULL,
+    applied_ns bigint NOT NULL,
+    PRIMARY KEY (operation_id, resource)
+);
+CREATE INDEX operations_by_acceptance ON fencepost.operations (resource, accepted);
+-- How far each lane has come, and up to where its operations were given up. An index is only comparable
+-- within one incarnation.
+CREATE TABLE fencepost.lanes (
+    resource text NOT NULL,
+    lane text NOT NULL,
+    incarnation bigint NOT NULL,
+    log_index bigint NOT NULL,
+    forgotten_incarnation bigint NOT NULL DEFAULT 0,
+    forgotten_index bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (resource, lane)
+);
+CREATE TABLE fencepost.refusals (
+    sequence bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    resource text NOT NULL,
+    refused_ns bigint NOT NULL,
+    incarnation bigint NOT NULL,
+    term bigint NOT NULL,
+    holder text NOT NULL,
+    stored_incarnation bigint NOT NULL,
+    stored_term bigint NOT NULL,
+    stored_holder text NOT NULL,
+    operations text NOT NULL,
+    reason text NOT NULL
+);
+CREATE TABLE fencepost.format (version integer NOT NULL);
+"""
+LANE_INDEX = """CREATE INDEX IF NOT EXISTS operations_by_lane
+    ON fencepost.operations (resource, lane, accepted) WHERE lane <> ''"""
+"""Made when the first `ordered-lane` resource needs it; the others need not pay for it."""
+
+READ_FORMAT = "SELECT max(version) FROM fencepost.format"
+WRITE_FORMAT = f"INSERT INTO fencepost.format VALUES ({SCHEMA_VERSION})"
+
+REFUSALS_KEPT = 10_000
+
+# Isolation is named, whatever the server's default: each statement after the lock must see what the
+# lock's last holder committed. A snapshot taken before the wait would not show its dedupe rows.
+BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+
+READ_FENCE = "SELECT cluster, incarnation, term, holder FROM fencepost.fence WHERE resource = $1"
+LOCK_FENCE = f"{READ_FENCE} FOR UPDATE"
+LOCK_FIRST_FENCE = "SELECT pg_advisory_xact_lock(hashtextextended('fencepost ' || $1::text, 0))"
+FIRST_FENCE = """INSERT INTO fencepost.fence (resource, cluster, incarnation, term, holder)
+    VALUES ($1, $2, $3, $4, $5)"""
+RAISE_FENCE = "UPDATE fencepost.fence SET incarnation = $2, term = $3, holder = $4 WHERE resource = $1"
+WRITE_CLAIM = """INSERT INTO fencepost.claims (resource, incarnation, term, holder, accepted_before, claimed_ns)
+    VALUES ($1, $2, $3, $4, (SELECT coalesce(max(accepted), 0) FROM fencepost.operations WHERE resource = $1), $5)"""
+
+READ_OPERATIONS = """SELECT operation_id, digest, result FROM fencepost.operations
+    WHERE operation_id = ANY($1::text[]) AND resource = $2"""
+WRITE_OPERATIONS = """INSERT INTO fencepost.operations
+        (resource, operation_id, digest, effect, lane, log_index, incarnation, term, holder, attempt, result,
+        applied_ns)
+    SELECT $1, applied.operation_id, applied.digest, applied.effect, applied.lane, applied.log_index, $2, $3, $4,
+        applied.attempt, applied.result, $5
+    FROM unnest($6::text[], $7::bytea[], $8::text[], $9::text[], $10::bigint[], $11::bigint[], $12::bytea[])
+        WITH ORDINALITY AS applied (operation_id, digest, effect, lane, log_index, attempt, result, place)
+    ORDER BY applied.place"""
+
+READ_LANES = """SELECT lane, incarnation, log_index, forgotten_incarnation, forgotten_index FROM fencepost.lanes
+    WHERE resource = $1 AND lane = ANY($2::text[])"""
+WRITE_LANES = """INSERT INTO fencepost.lanes (resource, lane, incarnation, log_index)
+    SELECT $1, moved.lane, $2, moved.log_index FROM unnest($3::text[], $4::bigint[]) AS moved (lane, log_index)
+    ON CONFLICT (resource, lane) DO UPDATE SET incarnation = excluded.incarnation, log_index = excluded.log_index"""
+FORGET_LANES = """WITH ranked AS (
+        SELECT accepted, row_number() OVER (PARTITION BY lane ORDER BY accepted DESC) AS place
+        FROM fencepost.operations WHERE resource = $1 AND lane <> '' AND lane = ANY($2::text[])
+    ), gone AS (
+        DELETE FROM fencepost.operations USING ranked
+        WHERE operations.resource = $1 AND operations.accepted = ranked.accepted AND ranked.place > $3
+        RETURNING operations.lane, operations.incarnation, operations.log_index
+    ), newest AS (
+        SELECT DISTINCT ON (lane) lane, incarnation, log_index FROM gone
+        ORDER BY lane, incarnation DESC, log_index DESC
+    )
+    UPDATE fencepost.lanes SET forgotten_incarnation = newest.incarnation, forgotten_index = newest.log_index
+    FROM newest WHERE lanes.resource = $1 AND lanes.lane = newest.lane"""
+
+WRITE_REFUSAL = """INSERT INTO fencepost.refusals (
+        resource, refused_ns, incarnation, term, holder, stored_incarnation, stored_term, stored_holder, operations,
+        reason
+    ) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"""
+FORGET_REFUSALS = f"""DELETE FROM fencepost.refusals
+    WHERE sequence <= (SELECT max(sequence) FROM fencepost.refusals) - {REFUSALS_KEPT}"""

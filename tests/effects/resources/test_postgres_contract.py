@@ -1,0 +1,28 @@
+"""The conformance suite on a real PostgreSQL server, in both designs."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.raft.effects.resources.postgres import Dedupe
+
+from ...servers.postgres import PostgresServer, postgres, postgres_server
+from .contract import FencedContract
+from .server_subjects import PostgresSubject
+
+__all__ = ["postgres", "postgres_server"]
+
+pytestmark = pytest.mark.servers
+
+
+class TestTable(FencedContract):
+    @pytest.fixture
+    def subject(self, postgres: PostgresServer) -> PostgresSubject:
+        return PostgresSubject(postgres, Dedupe.TABLE)
+
+
+@pytest.mark.endure
+class TestOrderedLane(FencedContract):
+    @pytest.fixture
+    def subject(self, postgres: PostgresServer) -> PostgresSubject:
+        return PostgresSubject(postgres, Dedupe.ORDERED_LANE)
