@@ -48,6 +48,14 @@ class LogStore(Protocol):
 
     def append(self, write: Persist) -> None: ...
 
+    def read(self, start: int, end: int, bytes_max: int) -> list[Entry]:
+        """Entries from ``start`` on whose payloads together fit ``bytes_max``, none behind ``end``; at least one.
+
+        Only for entries that are durable and known to be committed: those are deleted by compaction alone.
+        Blocks; may be called on any thread, while writes are appended. Raises :class:`NotFound` if ``start``
+        is compacted, :class:`StorageCorrupt` if it is damaged, :class:`StorageError` if it cannot be read.
+        """
+
     def close(self) -> None:
         """Finish what was queued, sync, release. Blocks until the writer has ended."""
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from ...raft.core.entry import Entry, HardState
+from ...raft.core.entry import Entry, EntryKind, HardState
+from ...raft.core.errors import NotFound
 from ...raft.core.events import Persist
+from ...raft.core.log import OlderEntries, RaftLog
 
 
 class Disk:
@@ -44,6 +46,21 @@ class Disk:
             return self.previous_term
         held = self.previous_index < index <= self.last_index
         return self.entries[index - self.previous_index - 1].term if held else -1
+
+    def read(self, start: int, end: int, bytes_max: int) -> list[Entry]:
+        """``ports.LogStore.read``."""
+        if start <= self.previous_index:
+            raise NotFound(f"entry {start} is compacted")
+        found = RaftLog(self.entries, self.previous_index).slice_bytes(start, bytes_max)[0]
+        return found[: end - start + 1]
+
+    def recover(self, window_entries: int, window_bytes: int) -> tuple[list[Entry], OlderEntries | None]:
+        """What a start reads in, and what it knows of what it leaves here."""
+        log = RaftLog(list(self.entries), self.previous_index, self.previous_term)
+        gone = log.shed(self.commit_index, window_entries, window_bytes)
+        configurations = [entry for entry in gone if entry.kind == EntryKind.CONFIGURATION]
+        sizes = [(entry.index, len(entry.data)) for entry in gone]
+        return log.slice(log.window_start, log.last_index), log.older(configurations, sizes)
 
     def ask(self, write: Persist) -> None:
         self.pending.append(write)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
+from ...raft.core.entry import Entry
 from ...raft.core.errors import StorageError
 from ...raft.core.events import Persist
 from ...storage.log_store import FileLogStore
@@ -58,6 +59,10 @@ class LogWriter:
         self._waiting.append(write)
         if not self.syncing:
             self._begin()
+
+    def read(self, start: int, end: int, bytes_max: int) -> list[Entry]:
+        """In whose thread and when is up to the caller."""
+        return self.store.read(start, end, bytes_max)
 
     def close(self) -> None:
         """What a process that ends in order does last."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar, cast
 
 from fencepost.jepsen.cores.disk import Disk
+from fencepost.raft.core.entry import Entry
 from fencepost.raft.core.errors import StorageError
 from fencepost.raft.core.events import Persist
 from fencepost.raft.core.token import FencingToken
@@ -119,6 +120,9 @@ class SimLogStore:
     def append(self, write: Persist) -> None:
         self._disk.ask(write)
         self._go_on()
+
+    def read(self, start: int, end: int, bytes_max: int) -> list[Entry]:
+        return self._disk.read(start, end, bytes_max)
 
     def close(self) -> None:
         self.closed = True
