@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.raft.effects.resources import postgres_audit
+from fencepost.raft.effects.resources import postgres_audit, redis_audit
 from fencepost.raft.effects.resources.ledger import Ledger
 from fencepost.raft.effects.resources.postgres import Dedupe, PostgresBounds, PostgresEffect, PostgresResource
+from fencepost.raft.effects.resources.redis import RedisEffect, RedisResource
 
 from ...servers.postgres import PostgresServer, run_aside
+from ...servers.redis import RedisServer
 
 POSTGRES_SCHEMA = """CREATE TABLE IF NOT EXISTS entries (
     place bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, ledger text NOT NULL, operation text NOT NULL,
@@ -48,3 +50,34 @@ class PostgresSubject:
     def ledger(self) -> Ledger:
         found: Ledger = run_aside(postgres_audit.read_ledger(self.server.url))
         return found
+
+
+class RedisSubject:
+    def __init__(self, server: RedisServer) -> None:
+        self.server = server
+
+    def node(
+        self,
+        name: str = "ledger",
+        cluster_id: str = "cluster",
+        effects: dict[str, list[list[str]]] | None = None,
+        **options: Any,
+    ) -> RedisResource:
+        # A negative offset is refused, after the entry was pushed: the entry must not stay.
+        credit = [["RPUSH", f"entries:{name}", "{operation_id}"], ["SETBIT", f"seen:{name}", "{cents}", "1"]]
+        given = {"credit": credit} if effects is None else effects
+        return RedisResource(
+            name,
+            self.server.url,
+            {effect: RedisEffect(commands) for effect, commands in given.items()},
+            cluster_id=cluster_id,
+            **options,
+        )
+
+    def world(self, name: str = "ledger") -> list[str]:
+        found: list[str] = self.server.call("LRANGE", f"entries:{name}", 0, -1)
+        return found
+
+    def ledger(self) -> Ledger:
+        parts = [run_aside(redis_audit.read_ledger(self.server.url, name)) for name in ("ledger", "mail")]
+        return Ledger(*([row for part in parts for row in part[place]] for place in range(4)))
