@@ -173,6 +173,7 @@ class ComposedNode:
             clock=clock,
             on_failure=self.loop.fail,
         )
+        self.loop.turn_away = self.transport.turn_away
         self._peers = PeerAddresses(raft, configuration.peers, self.transport.set_peers)
         self._peers.warn()
         self._peers.follow()

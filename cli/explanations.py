@@ -153,6 +153,13 @@ _CATALOGUE: dict[str, tuple[str, str]] = {
         is refused for good. Stop it; to come back it needs a node id that was never used and an empty data directory.
         Nothing was exchanged beyond the greeting.""",
     ),
+    "ACKNOWLEDGED_LOST": (
+        "a node has lost entries that it had acknowledged",
+        """A leader counted on entries that this node had said were on its disk, and now they are not there: its data
+        directory was put back to an older copy, or its disk lost what it had synced. The node was told so and stopped,
+        since its votes and acknowledgements may no longer be believed. Stop it for good and replace it by a node under
+        a new name, or put the directory back as it was last written to.""",
+    ),
     "BOOTSTRAP_MISMATCH": (
         "two nodes were first started with different voters",
         """Both are of the same cluster id, and their data directories were made with different lists of voters.
@@ -280,6 +287,12 @@ _CATALOGUE: dict[str, tuple[str, str]] = {
         "a handler says that it will never work",
         """A python handler said that its effect definitely did not take place and that trying again is useless. The
         command is FAILED.""",
+    ),
+    "COMMITTED_CONFLICT": (
+        "a leader lacks what this node knows to be committed",
+        """Every leader has what is committed, unless nodes that had acknowledged it came back without it and elected
+        one that never had it. What this node has applied is not what the others will apply, so it stops rather than
+        go on with another history. Acknowledged commands are lost on one of the two sides.""",
     ),
     "UNKNOWN_ENTRY": (
         "an entry of a newer version is in the log",

@@ -71,6 +71,9 @@ class LinkOwner(Protocol):
     def welcomed(self, peer: str, welcome: Welcome) -> None:
         """Judge the peer. Raises :class:`HandshakeRefused`."""
 
+    def told(self, error: FencepostError) -> None:
+        """Why the peer does not let this node in."""
+
     def link_broke(self, peer: str) -> None:
         """What was sent to the peer may be lost."""
 
@@ -98,7 +101,9 @@ class DialledConnection(FramedConnection):
         if frame_type not in (_WELCOME, _REFUSE):
             raise FrameInvalid(f"a {FrameType(frame_type).name} frame before the handshake")
         if frame_type == _REFUSE:
-            self._fail(error_of(body))
+            error = error_of(body)
+            self._fail(error)
+            self._link.owner.told(error)
             return
         try:
             self._link.owner.welcomed(self._link.peer, body)
@@ -106,6 +111,7 @@ class DialledConnection(FramedConnection):
             self._fail(error)
             return
         self._link.client_address = body.client_address
+        self._link.takes_digests = body.state_digests
         self.shaken_hands()
         self.ready.set_result(None)
 
@@ -150,6 +156,8 @@ class PeerLink:
         self.owner = owner
         self.limits = limits
         self.client_address = ""
+        self.takes_digests = False
+        """The peer takes ``StateDigest``, by its last handshake."""
         self.connection: DialledConnection | None = None
         """Usable: the handshake is done and the connection stands."""
         self.dropped = 0

@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from ..raft.core.messages import AppendEntries, InstallSnapshot, Message
+from ..raft.core.errors import AcknowledgedLost, FencepostError
+from ..raft.core.messages import AppendEntries, InstallSnapshot, Message, StateDigest
 from ..raft.ports import Clock, PeerHandler, Randomness
 from .acquaintances import Acquaintances
 from .address import Resolver, ThreadResolver, parse_address
@@ -82,6 +83,8 @@ class PeerTransport:
         """Connections to former peers, until what was written has gone out."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._arrived: dict[str, PeerConnection] = {}
+        self._turned_away: dict[str, AcknowledgedLost] = {}
+        """What a peer is to hear when it comes the next time."""
         self._timer: asyncio.TimerHandle | None = None
         self._closing = False
         self._encoded: Message | None = None
@@ -112,6 +115,8 @@ class PeerTransport:
         if type(message) is InstallSnapshot:
             path.send_bulk(encode_message(message))  # For one peer, and too large to be kept here.
             return
+        if type(message) is StateDigest and not path.takes_digests:
+            return  # Of a version before these: it would take the frame for garbage.
         if message is not self._encoded:
             self._frame = encode_message(message)
             self._encoded = message
@@ -273,6 +278,24 @@ class PeerTransport:
 
     def greeted(self, hello: Hello) -> None:
         self._acquaintances.greeted(hello)
+        error = self._turned_away.pop(hello.node_id, None)
+        if error is not None:
+            raise error
+
+    def told(self, error: FencepostError) -> None:
+        if isinstance(error, AcknowledgedLost) and self._on_failure is not None:
+            # This node has forgotten what others rest on: it must not vote, nor acknowledge anything.
+            self._on_failure(error)
+
+    def turn_away(self, peer: str, error: AcknowledgedLost) -> None:
+        """Close the connections with a peer, and refuse it once with ``error`` when it dials again: by that it
+        hears why, and stops. If it has come to its senses until then, it is let in the next time."""
+        self._turned_away[peer] = error
+        link, arrived = self._links.get(peer), self._arrived.get(peer)
+        if link is not None and link.connection is not None:
+            link.connection.abort(error.message)
+        if arrived is not None:
+            arrived.abort(error.message)
 
     def arrived(self, connection: PeerConnection) -> None:
         before = self._arrived.get(connection.peer)

@@ -240,6 +240,7 @@ class Dialling:
         link.dialling = False
         try:
             if isinstance(answer, FencepostError):
+                sender.told(answer)
                 raise answer
             sender.welcomed(link.to, answer)
         except FencepostError as error:

@@ -149,7 +149,10 @@ class SimNode:
             directory.voters,
         )
         acquaintances = Acquaintances(local, directory.known_instances(), directory.remember_instance, self.loop.fail)
-        self.transport = SimTransport(self._world.network, self.process, local, acquaintances, self.loop)
+        self.transport = SimTransport(
+            self._world.network, self.process, local, acquaintances, self.loop, self.loop.fail
+        )
+        self.loop.turn_away = self.transport.turn_away
         self.loop.transport = self.transport
         first_members = {name: peer_address(name) for name in self._world.first_members if name != self.name}
         self.peers = PeerAddresses(self.raft, first_members, self.transport.set_peers)

@@ -7,9 +7,10 @@ that it does not dial on the one that came from there.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ...raft.core.errors import AcknowledgedLost, FencepostError
 from ...raft.core.messages import Message
 from ...raft.ports import PeerHandler
 from ...transport.acquaintances import Acquaintances
@@ -26,7 +27,13 @@ class SimTransport:
     """The transport of one process."""
 
     def __init__(
-        self, network: Network, process: Process, local: LocalNode, acquaintances: Acquaintances, handler: PeerHandler
+        self,
+        network: Network,
+        process: Process,
+        local: LocalNode,
+        acquaintances: Acquaintances,
+        handler: PeerHandler,
+        on_failure: Callable[[BaseException], None] = lambda error: None,
     ) -> None:
         self.name = local.node_id
         self.process = process
@@ -36,6 +43,8 @@ class SimTransport:
         self._carry = network.carry
         self._local = local
         self._acquaintances = acquaintances
+        self._on_failure = on_failure
+        self._turned_away: dict[str, AcknowledgedLost] = {}
         self._links: dict[str, Link] = {}
         self._client_addresses: dict[str, str] = {}
 
@@ -96,6 +105,9 @@ class SimTransport:
     def greeted(self, hello: Hello) -> Welcome:
         """Raises what turns the peer away."""
         self._acquaintances.greeted(hello)
+        error = self._turned_away.pop(hello.node_id, None)
+        if error is not None:
+            raise error
         self._client_addresses[hello.node_id] = hello.client_address
         return welcome_to_peer(self._local)
 
@@ -103,3 +115,16 @@ class SimTransport:
         """Raises what makes this end hang up."""
         self._acquaintances.welcomed(peer, welcome)
         self._client_addresses[peer] = welcome.client_address
+
+    def told(self, error: FencepostError) -> None:
+        """Why the other end does not let this node in."""
+        if isinstance(error, AcknowledgedLost):
+            self._on_failure(error)
+
+    def turn_away(self, peer: str, error: AcknowledgedLost) -> None:
+        """As the real one: close the connections, and say why when the peer comes again."""
+        self._turned_away[peer] = error
+        for ends in ((self.name, peer), (peer, self.name)):
+            link = self._network.links.get(ends)
+            if link is not None and link.up:
+                self._network.dialling.broke(link, error.message)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .commitment import advance_commit_index
-from .events import Role
+from .events import LostEntries, Role
 from .install_snapshot import chunk_answered, send_chunk
 from .membership import configuration_committed, let_go
 from .messages import AppendEntriesResponse, InstallSnapshotResponse
@@ -38,6 +38,10 @@ def handle_append_entries_response(state: RaftState, source: str, message: Appen
     if message.success:
         _matches(state, source, progress, message.match_index)
         return
+    if progress.has_lost(message.match_index, message.sent_at):
+        state.out.lost_entries.append(LostEntries(source, message.match_index, message.hint_index))
+    if progress.lost_index:
+        return
     may_match = state.log.last_index_with_term_at_most(message.hint_index, message.hint_term)
     if progress.refused(message.match_index, may_match) and not state.lost_quorum():
         # What was refused is in this log, and so is an entry to probe with: there is something to send.
@@ -58,8 +62,12 @@ def _matches(state: RaftState, source: str, progress: Progress, match_index: int
     """The follower's log matches up to ``match_index``, durably."""
     if match_index > state.log.last_index:
         return  # Not of this leader's log; nothing of it can be believed.
-    if progress.acknowledged(match_index) and advance_commit_index(state):
-        committed_more(state)
+    if progress.lost_index and progress.is_lost(match_index, state.log.previous_index):
+        return
+    if progress.acknowledged(match_index):
+        progress.matched_at = state.now
+        if advance_commit_index(state):
+            committed_more(state)
     if state.role is not Role.LEADER or state.lost_quorum():
         return  # Without a quorum nothing is sent that renews a follower.
     send_entries(state, source, progress)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .errors import CommittedConflict
 from .events import Role
 from .messages import AppendEntries, AppendEntriesResponse
 from .state import RaftState
@@ -27,7 +28,9 @@ def handle_append_entries(state: RaftState, source: str, message: AppendEntries)
         state.send(source, _refusal(state, message))
         return
     # At or below the commit index the logs agree by leader completeness, whether or not the entry
-    # is still there to compare.
+    # is still there to compare. Where it is there, it is compared.
+    if message.prev_log_index <= state.commit_index:
+        _check_committed(state, source, message.prev_log_index, message.prev_log_term)
 
     after = 0
     if entries:
@@ -68,10 +71,24 @@ def _count_known(state: RaftState, message: AppendEntries) -> int:
         return 0
     known = 0
     for entry in message.entries:
-        if entry.index > state.commit_index and log.term_at(entry.index) != entry.term:
+        if entry.index <= state.commit_index:
+            _check_committed(state, state.leader, entry.index, entry.term)
+        elif log.term_at(entry.index) != entry.term:
             break
         known += 1
     return known
+
+
+def _check_committed(state: RaftState, source: str, index: int, term: int) -> None:
+    """Every leader has what is committed. One that has not was elected by a node that had forgotten what it
+    acknowledged, and what this node has applied is not what the cluster will apply (S21)."""
+    own = state.log.term_at(index)
+    if own not in (-1, term):
+        raise CommittedConflict(
+            f"entry {index} of term {own} is committed here, and {source}, the leader of term {state.current_term}, "
+            f"has one of term {term} there: acknowledged entries were lost by others",
+            next_step="docs/operations.md, COMMITTED_CONFLICT",
+        )
 
 
 def _refusal(state: RaftState, message: AppendEntries) -> AppendEntriesResponse:

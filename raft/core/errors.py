@@ -90,6 +90,42 @@ class StorageCorrupt(StorageError):
     exit_code = 8
 
 
+class IdentityMissing(StorageCorrupt):
+    """A data directory was in use and does not say any more whose it was: nothing is begun anew over it."""
+
+    code = "IDENTITY_MISSING"
+
+
+class SnapshotDamaged(StorageCorrupt):
+    """A saved snapshot is not as it was saved. Nothing was changed."""
+
+    code = "SNAPSHOT_DAMAGED"
+
+
+class SnapshotForeign(StorageError):
+    """A file that is no saved snapshot, or not one of what it is to be used for. Nothing was changed."""
+
+    code = "SNAPSHOT_FOREIGN"
+    outcome = Outcome.REFUSED
+    exit_code = 2
+
+
+class SnapshotExists(StorageError):
+    """A file of that name is there, and is not replaced unasked."""
+
+    code = "SNAPSHOT_EXISTS"
+    outcome = Outcome.REFUSED
+    exit_code = 6
+
+
+class StateDiverged(FencepostError):
+    """This node's state is another than that of a majority, after the same entries. It stops (S59)."""
+
+    code = "STATE_DIVERGED"
+    outcome = Outcome.UNKNOWN
+    exit_code = 8
+
+
 class StorageFull(StorageError):
     """No space was left. Nothing half-written stays; the node starts again once there is space."""
 
@@ -113,9 +149,35 @@ class DirectoryLocked(StorageError):
 
 
 class DirectoryMismatch(StorageError):
-    """The directory belongs to another node or another cluster."""
+    """The directory is not the one that was meant. Base of those that say how; by itself: it is none of ours."""
 
     code = "DIRECTORY_MISMATCH"
+    outcome = Outcome.REFUSED
+    exit_code = 2
+
+
+class DirectoryOfOtherNode(DirectoryMismatch):
+    """The directory belongs to another node."""
+
+    code = "DIRECTORY_OTHER_NODE"
+
+
+class DirectoryOfOtherCluster(DirectoryMismatch):
+    """The directory belongs to another cluster."""
+
+    code = "DIRECTORY_OTHER_CLUSTER"
+
+
+class DirectoryOccupied(DirectoryMismatch):
+    """Something is to be begun in a directory that holds something already. Nothing was touched."""
+
+    code = "DIRECTORY_OCCUPIED"
+
+
+class DirectoryUnfinished(StorageError):
+    """A restore or a forced recovery of the directory was cut short, and has to be run again."""
+
+    code = "DIRECTORY_UNFINISHED"
     outcome = Outcome.REFUSED
     exit_code = 2
 
@@ -145,6 +207,37 @@ class BootstrapMismatch(HandshakeRefused):
     """Two nodes of one cluster id were first started with different voters: two clusters under one name."""
 
     code = "BOOTSTRAP_MISMATCH"
+
+
+class ClusterMismatch(HandshakeRefused):
+    """The two ends belong to different clusters."""
+
+    code = "CLUSTER_MISMATCH"
+
+
+class IncarnationMismatch(HandshakeRefused):
+    """The two ends are of different incarnations: one of them missed a restore or a forced recovery."""
+
+    code = "INCARNATION_MISMATCH"
+
+
+class InstanceChanged(HandshakeRefused):
+    """A node came with another data directory than it was met with: the disk was wiped or replaced (S21)."""
+
+    code = "INSTANCE_CHANGED"
+
+
+class DirectoryCopied(HandshakeRefused):
+    """Two processes run on copies of one data directory, or one runs on an older copy of it."""
+
+    code = "DIRECTORY_COPIED"
+
+
+class AcknowledgedLost(HandshakeRefused):
+    """A node's log ends before what it had acknowledged: an older copy of its directory, or a disk that lied (S21)."""
+
+    code = "ACKNOWLEDGED_LOST"
+    exit_code = 8
 
 
 class ClientError(FencepostError):
@@ -318,6 +411,14 @@ class UnknownEntry(FencepostError):
     code = "UNKNOWN_ENTRY"
     outcome = Outcome.UNKNOWN
     exit_code = 1
+
+
+class CommittedConflict(FencepostError):
+    """A leader has another entry where this node knows one to be committed. The node stops (S21)."""
+
+    code = "COMMITTED_CONFLICT"
+    outcome = Outcome.UNKNOWN
+    exit_code = 8
 
 
 def all_errors() -> dict[str, type[FencepostError]]:

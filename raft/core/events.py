@@ -287,6 +287,17 @@ class ReadRefused(NamedTuple):
     leader: str
 
 
+class LostEntries(NamedTuple):
+    """A follower has lost entries that it had acknowledged to this leader: its directory was put back to an older
+    copy, or its disk lost what it said was synced (S21). It has to stop, and counts for nothing until it does."""
+
+    peer: str
+    acknowledged: int
+    """The last index that it had acknowledged."""
+    may_match: int
+    """The last index that it may still have."""
+
+
 class TransferBegun(NamedTuple):
     """No proposals of clients are taken until the transfer has ended. ``deadline`` is monotonic nanoseconds."""
 
@@ -354,6 +365,7 @@ class Effects:
     read_entries: list[ReadEntries] = field(default_factory=list)
     store_chunks: list[StoreChunk] = field(default_factory=list)
     reads: list[ReadReady | ReadRefused] = field(default_factory=list)
+    lost_entries: list[LostEntries] = field(default_factory=list)
     transfer: TransferBegun | TransferEnded | Refused | None = None
     configuration: Configuration | None = None
     """The configuration that came into force in this step."""

@@ -19,13 +19,16 @@ class ProgressState(Enum):
 
 class Progress:
     __slots__ = (
+        "asked",
         "chunk_sent_at",
         "commit_sent",
         "contact_at",
         "heard",
         "in_flight",
         "in_flight_bytes",
+        "lost_index",
         "match_index",
+        "matched_at",
         "next_index",
         "probe_sent",
         "reading",
@@ -39,6 +42,14 @@ class Progress:
 
     def __init__(self, next_index: int, contact_at: int) -> None:
         self.match_index = 0
+        self.matched_at = 0
+        """When that became known, nanoseconds."""
+        self.lost_index = 0
+        """What ``match_index`` was before it was found that the follower has lost some of it; 0 as long as it has
+        lost nothing."""
+        self.asked = (0, 0)
+        """(index, when) of the newest message that can only be refused at this index by a follower which has lost
+        what it had acknowledged."""
         self.next_index = next_index
         self.state = ProgressState.PROBE
         self.probe_sent = False
@@ -118,6 +129,35 @@ class Progress:
             self.next_index = match_index + 1
         self.state = ProgressState.REPLICATE
         return news
+
+    def sent_behind(self, index: int, now: int) -> None:
+        """A message is on its way that fits behind the entry at ``index``, sent at ``now``."""
+        if index == (self.lost_index or self.match_index) and now > self.matched_at:
+            self.asked = (index, now)
+
+    def has_lost(self, rejected: int, sent_at: int) -> bool:
+        """Whether a refusal proves that the follower has lost what it had acknowledged in this term (S21).
+
+        It does where it answers a message that was sent after the acknowledgement had come: until then a
+        refusal may be late, or be of a message that came before its time. No leader but this one shortens a
+        log in this term, and this one shortens none that matches its own. From then on the follower
+        counts for nothing, until it shows that it has it all.
+        """
+        if not rejected or (rejected, sent_at) != self.asked or rejected != (self.lost_index or self.match_index):
+            return False
+        self._leave()
+        self.lost_index = rejected
+        self.match_index = 0
+        self.state = ProgressState.PROBE
+        self.next_index = rejected + 1
+        self.probe_sent = True
+        return True
+
+    def is_lost(self, match_index: int, previous_index: int) -> bool:
+        """Whether the follower, which says that it matches up to there, still lacks something that it had lost."""
+        if match_index >= self.lost_index or self.lost_index < previous_index:
+            self.lost_index = 0  # It has it all, or is to get a snapshot which does.
+        return self.lost_index > 0
 
     def refused(self, rejected: int, may_match: int) -> bool:
         """The follower has no matching entry at ``rejected``. Returns False for a late answer to a

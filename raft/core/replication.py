@@ -146,6 +146,7 @@ def _append_message(state: RaftState, next_index: int) -> tuple[AppendEntries, i
 
 def _send(state: RaftState, peer: str, progress: Progress, message: AppendEntries) -> None:
     progress.sent_at = state.now
+    progress.sent_behind(message.prev_log_index, state.now)
     progress.commit_sent = min(message.leader_commit, message.prev_log_index + len(message.entries))
     # Beside the leader's own disk, not after it (thesis section 10.2.1): the leader counts itself
     # only once its copy is durable.

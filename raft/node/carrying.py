@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import structlog
 
 from ..core.entry import Snapshot
-from ..core.events import Effects, ReadChunk, Role, RoleChange, Send, TransferBegun, TransferEnded
+from ..core.errors import AcknowledgedLost
+from ..core.events import Effects, LostEntries, ReadChunk, Role, RoleChange, Send, TransferBegun, TransferEnded
 from ..core.step import Raft
 from ..ports import Clock, LogStore, Transport
 from .applier import Applier
@@ -39,6 +41,8 @@ class EffectsCarrier:
         self.transfers = Transfers()
         self.transport: Transport | None = None
         self.snapshots: SnapshotKeeper | None = None
+        self.turn_away: Callable[[str, AcknowledgedLost], None] | None = None
+        """Cuts a peer off, and tells it why when it comes back. Set like ``transport``."""
         self.last_leader: tuple[str, int] | None = None
         """The leader before there was none, and when it was last heard (monotonic nanoseconds)."""
         self._log_store = log_store
@@ -95,6 +99,8 @@ class EffectsCarrier:
             self._apply(effects.apply_to)
         if effects.take_snapshot is not None:
             self._take_snapshot(effects.take_snapshot)
+        for lost in effects.lost_entries:
+            self._tell_lost(lost)
         if effects.role_changes or effects.reads or effects.transfer or effects.configuration:
             self._tell(effects)
 
@@ -175,6 +181,28 @@ class EffectsCarrier:
                 observer.configuration_changed(effects.configuration)
         if effects.reads:
             self.reads.answered(effects.reads, self.applier.last_applied)
+
+    def _tell_lost(self, lost: LostEntries) -> None:
+        """Nobody may rest on what that follower says any more, and it least of all (S21)."""
+        peer, raft = lost.peer, self.raft
+        _LOG.error(
+            "follower lost acknowledged entries",
+            peer=peer,
+            acknowledged=lost.acknowledged,
+            may_match=lost.may_match,
+            term=raft.current_term,
+        )
+        if self.turn_away is not None:
+            self.turn_away(
+                peer,
+                AcknowledgedLost(
+                    f"node {peer} acknowledged the entries up to {lost.acknowledged} to {raft.node_id}, the leader of "
+                    f"term {raft.current_term}, and now has none beyond {lost.may_match} that match: its data "
+                    "directory was put back to an older copy, or its disk lost what it had synced",
+                    next_step=f"stop {peer} and replace it by a node under a new name; docs/operations.md, "
+                    "ACKNOWLEDGED_LOST",
+                ),
+            )
 
     def _role_changed(self, change: RoleChange) -> None:
         _LOG.info("role changed", role=change.role.value, term=change.term, leader=change.leader, reason=change.reason)

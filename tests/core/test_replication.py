@@ -179,6 +179,91 @@ def test_follower_that_lost_its_log_is_probed_at_heartbeats_only() -> None:
     assert appends(lone, "n2") == [(1, [])] * 3
 
 
+# -- a follower that has lost what it had acknowledged (S21) ------------------------------------------
+
+
+def lost(lone: Lone, event: Callable[[], object]) -> list[LostEntries]:
+    event()
+    return lone.raft.out.lost_entries
+
+
+def question(lone: Lone, peer: str = "n2") -> AppendEntries:
+    """What the leader sends next to a follower whose acknowledgement has come."""
+    lone.take()
+    lone.advance(HEARTBEAT)
+    (message,) = [send.message for send in lone.visible if send.to == peer and isinstance(send.message, AppendEntries)]
+    return message
+
+
+def refuse(lone: Lone, message: AppendEntries, hint: tuple[int, int], peer: str = "n2") -> list[LostEntries]:
+    answer = AppendEntriesResponse(2, False, message.prev_log_index, hint[0], hint[1], message.sent_at)
+    return lost(lone, lambda: lone.receive(peer, answer))
+
+
+def test_s21_follower_that_refuses_what_it_had_acknowledged_is_reported_and_counts_for_nothing() -> None:
+    lone = Lone(term=1, log=entries(1, 1, 1), voters=FIVE)
+    lone.become_leader()
+    lone.acknowledge("n2", 4)
+    asked = question(lone)
+    assert asked.prev_log_index == 4
+    assert refuse(lone, asked, (2, 1)) == [LostEntries("n2", 4, 2)]
+    # n1 and n3 have the no-op; with n2's former word it would be a majority of five.
+    lone.acknowledge("n3", 4)
+    assert lone.raft.commit_index == 0
+    lone.acknowledge("n4", 4)
+    assert lone.raft.commit_index == 4
+    # Nothing that it takes in from here on counts, and it is asked again and again.
+    lone.acknowledge("n2", 3)
+    assert lone.raft.progress["n2"].match_index == 0
+    again = question(lone)
+    assert again.prev_log_index == 4
+    assert refuse(lone, again, (2, 1)) == [LostEntries("n2", 4, 2)]
+
+
+def test_s21_follower_that_has_it_all_again_counts_again() -> None:
+    """Its directory was put back as it was."""
+    lone = leader(log=3)
+    lone.acknowledge("n2", 4)
+    assert refuse(lone, question(lone), (2, 1))
+    asked = question(lone)
+    lone.acknowledge("n2", 4, sent_at=asked.sent_at)
+    assert lone.raft.progress["n2"].match_index == 4
+    lone.propose(b"x")
+    assert appends(lone, "n2")[-1] == (4, [5])
+    lone.acknowledge("n2", 5)
+    assert lone.raft.commit_index == 5
+
+
+def test_s21_late_refusals_are_no_loss() -> None:
+    """Whatever was sent before the acknowledgement had come may have been refused before it was given."""
+    lone = leader(log=3)
+    lone.acknowledge("n2", 3)
+    lone.propose(b"x")
+    before = [send.message for send in lone.take() if send.to == "n2" and isinstance(send.message, AppendEntries)]
+    beat = question(lone)
+    lone.acknowledge("n2", 5)
+    for message in [*before, beat]:
+        assert refuse(lone, message, (2, 1)) == []
+    # Nor is a refusal of a place that it never acknowledged, or of another message than the one that was asked.
+    asked = question(lone)
+    assert asked.prev_log_index == 5
+    assert refuse(lone, asked._replace(sent_at=asked.sent_at - 1), (2, 1)) == []
+    assert refuse(lone, asked._replace(prev_log_index=4), (2, 1)) == []
+    assert lone.raft.progress["n2"].match_index == 5
+
+
+def test_s21_a_new_leader_holds_nobody_to_what_an_earlier_one_was_told() -> None:
+    lone = leader(log=3)
+    lone.acknowledge("n2", 4)
+    asked = question(lone)
+    lone.append(3, (4, 2), source="n3")
+    lone.become_leader()
+    for index in (4, 3, 2):
+        assert lost(lone, lambda index=index: lone.refuse("n2", index, (0, 0))) == []  # type: ignore[misc]
+    lone.receive("n2", AppendEntriesResponse(4, False, 4, 2, 1, asked.sent_at))
+    assert lone.raft.out.lost_entries == []
+
+
 def test_broken_link_sends_again_what_was_in_flight() -> None:
     lone = leader()
     lone.acknowledge("n2", 1)

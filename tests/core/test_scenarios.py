@@ -6,6 +6,7 @@ import pytest
 
 from fencepost.jepsen.cores.world import World
 from fencepost.raft.core.entry import Entry, EntryKind, HardState
+from fencepost.raft.core.errors import CommittedConflict
 from fencepost.raft.core.events import Accepted, Propose, Role
 from fencepost.raft.core.messages import (
     AppendEntries,
@@ -399,7 +400,8 @@ def test_s17_committed_entries_cannot_be_truncated() -> None:
     with pytest.raises(AssertionError, match="committed"):
         lone.raft.truncate_from(2)
     # What a leader cannot send is not taken for a reason to truncate either.
-    lone.append(3, (0, 0), [entry(1, 3), entry(2, 3)])
+    with pytest.raises(CommittedConflict, match="entry 1 of term 1 is committed here, and n2"):
+        lone.append(3, (0, 0), [entry(1, 3), entry(2, 3)])
     assert lone.raft.log.slice(1, 2) == entries(1, 1)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fencepost.raft.core.entry import Entry
-from fencepost.raft.core.errors import StorageError, StorageFull
+from fencepost.raft.core.errors import AcknowledgedLost, StorageError, StorageFull
 from fencepost.raft.core.messages import AppendEntries, PreVote
 from fencepost.transport import codec, peers
 from fencepost.transport.address import ThreadResolver
@@ -211,6 +211,51 @@ async def test_who_does_not_belong_hears_why_and_no_message_passes(changes: dict
     finally:
         await good.close()
         await bad.close()
+
+
+async def test_a_peer_that_lost_what_it_had_acknowledged_is_cut_off_hears_why_and_fails_and_may_come_again_s21() -> (
+    None
+):
+    lost = AcknowledgedLost("entries up to 50 are gone", next_step="replace it")
+    failures: list[BaseException] = []
+    one, two = await unused_address(), await unused_address()
+    handlers = Recorder(), Recorder()
+    leader = transport_of(local_node("n1"), one, {"n2": two}, handlers[0])
+    follower = transport_of(local_node("n2"), two, {"n1": one}, handlers[1], on_failure=failures.append)
+    await leader.start()
+    await follower.start()
+    try:
+
+        def connected() -> bool:
+            return leader.links()["n2"].connected and follower.links()["n1"].connected
+
+        await until(connected, "connected")
+        leader.turn_away("n2", lost)
+        await until(lambda: failures, "n2 hears why")
+        (told,) = failures
+        assert isinstance(told, AcknowledgedLost)
+        assert (told.message, told.next_step, told.code) == (lost.message, lost.next_step, "ACKNOWLEDGED_LOST")
+        # It was told once; a process that comes after it is judged by what it has.
+        await until(connected, "connected again")
+        assert len(failures) == 1
+    finally:
+        await leader.close()
+        await follower.close()
+
+
+async def test_other_refusals_end_nobody() -> None:
+    failures: list[BaseException] = []
+    one, two = await unused_address(), await unused_address()
+    first = transport_of(local_node("n1"), one, {})
+    other = transport_of(local_node("n2", cluster_id="cluster-b"), two, {"n1": one}, on_failure=failures.append)
+    await first.start()
+    await other.start()
+    try:
+        await until(lambda: "cluster-b" in other.links()["n1"].last_error, "refused")
+        assert failures == []
+    finally:
+        await first.close()
+        await other.close()
 
 
 async def test_the_first_meeting_is_remembered_before_anything_passes() -> None:
