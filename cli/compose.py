@@ -383,6 +383,7 @@ def _options(configuration: NodeConfiguration) -> Options:
         snapshot_entries=configuration.snapshots.entries,
         snapshot_bytes=configuration.snapshots.payload_bytes,
         retained_entries=configuration.snapshots.retained,
+        retained_bytes=configuration.snapshots.retained_payload_bytes,
         chunk_bytes=configuration.snapshots.chunk_bytes,
     )
 

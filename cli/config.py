@@ -81,6 +81,12 @@ class SnapshotsConfiguration:
         "entries kept in front of a snapshot, so that a node that was away for a moment needs no snapshot",
         default=10_000,
     )
+    retained_payload_bytes: int = setting(
+        "retained_payload",
+        size(0, 1 << 40),
+        'of these only the newest that together carry so much; "0B" for all of them',
+        default=64 << 20,
+    )
     chunk_bytes: int = setting(
         "chunk", size(1 << 10, 4 << 20), "a snapshot is sent to another node in parts of this size", default=256 << 10
     )

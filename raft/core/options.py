@@ -48,6 +48,9 @@ class Options:
     """The same in payload bytes: a log of few large entries fills a disk as well (S11). 0 for never."""
     retained_entries: int = 1000
     """Entries kept in front of the newest snapshot, so that a follower that is a little behind needs none."""
+    retained_bytes: int = 0
+    """Of these, only the newest that together hold this many payload bytes: with large entries, so many of them
+    would be far more than ``snapshot_bytes``. 0 for no bound."""
     window_entries: int = 0
     """Entries kept in memory beyond those that are not yet durable, committed and applied; what is older is
     read back from the disk. 0 for all."""
@@ -92,6 +95,8 @@ class Options:
         if min(self.uncommitted_bytes_max, self.entry_bytes_max) <= 0:
             raise ConfigurationError("limits must be positive")
         if min(self.snapshot_entries, self.snapshot_bytes, self.retained_entries, self.promotion_lag_max) < 0:
+            raise ConfigurationError("counts of entries and bytes must not be negative")
+        if self.retained_bytes < 0:
             raise ConfigurationError("counts of entries and bytes must not be negative")
         if min(self.window_entries, self.window_bytes) < 0:
             raise ConfigurationError("a window of entries must not be negative")

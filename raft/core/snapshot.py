@@ -12,10 +12,10 @@ def want_snapshot(state: RaftState, applied_before: int) -> None:
     """After entries were reported for applying: ask for a snapshot if enough has come since the last."""
     options = state.options
     applied = state.apply_reported
-    if options.snapshot_bytes:
+    if options.snapshot_bytes or options.retained_bytes:
         # Those that a start has left on disk are counted by it.
         first = max(applied_before + 1, state.log.window_start)
-        state.applied_bytes += sum([len(entry.data) for entry in state.log.slice(first, applied)])
+        state.applied_bytes += state.sizes.add_entries(state.log.slice(first, applied))
     if state.snapshot_wanted or state.now < state.snapshot_again_at:
         return
     newest = 0 if state.snapshot is None else state.snapshot.last_index
@@ -69,10 +69,15 @@ def snapshot_not_taken(state: RaftState) -> None:
     state.snapshot_again_at = state.now + state.options.election_timeout
 
 
+def _retained_behind(state: RaftState, last_index: int) -> int:
+    """Of the entries up to ``last_index``, those behind the index returned stay."""
+    return max(last_index - state.options.retained_entries, state.sizes.cut(last_index))
+
+
 def compact(state: RaftState) -> None:
     """Cut the log off in front, except for what somebody still needs."""
     assert state.snapshot is not None
-    index = min(state.snapshot.last_index - state.options.retained_entries, state.apply_reported)
+    index = min(_retained_behind(state, state.snapshot.last_index), state.apply_reported)
     if state.role is Role.LEADER:
         for progress in state.progress.values():
             # A follower that is receiving a snapshot needs the entries behind it, or it would need the

@@ -18,6 +18,7 @@ from .messages import AppendEntries, Message
 from .options import Options
 from .progress import Progress
 from .quorum import quorum_value
+from .sizes import LogSizes
 from .waiting import ForwardedRead, Incoming, PendingRead, Transfer
 
 
@@ -143,6 +144,11 @@ class RaftState:
             self.applied_bytes = older.bytes_after(self.apply_reported)
         self.labelled_bytes = 0
         """How many of them a snapshot holds that was asked for."""
+        self.sizes = LogSizes(options.retained_bytes)
+        if not superseded:
+            for last_index, size in older.sizes if older is not None else ():
+                self.sizes.add(last_index, size)
+            self.sizes.add_entries([entry for entry in entries if entry.index <= self.apply_reported])
 
         self.append_cache: tuple[int, int, AppendEntries, int] | None = None
         self._write_open = False
@@ -275,6 +281,7 @@ class RaftState:
             raise AssertionError(f"{snapshot} would take committed entries up to {self.commit_index} away")
         self._open_write()
         self.log.reset(snapshot.last_index, snapshot.last_term, snapshot.last_time_ns)
+        self.sizes.forget(snapshot.last_index)
         self._write_reset = snapshot
         # The snapshot is durable, and a start with it repairs a log that was not told.
         self.durable_index = snapshot.last_index
@@ -290,6 +297,7 @@ class RaftState:
             raise AssertionError(f"compaction to {index}, past the snapshot of {self.snapshot.last_index}")
         self._open_write()
         self.log.compact_to(index)
+        self.sizes.forget(index)
         self._write_compact_to = index
 
     def rebase_configurations(self, snapshot: Snapshot) -> None:

@@ -79,6 +79,7 @@ def test_a_node_that_joins_begins_without_members_s56(tmp_path: Path) -> None:
 def test_when_snapshots_are_taken(tmp_path: Path) -> None:
     found = read(tmp_path, GOOD).snapshots
     assert (found.entries, found.payload_bytes, found.retained) == (100_000, 64 << 20, 10_000)
+    assert found.retained_payload_bytes == 64 << 20
     text = GOOD + '[snapshots]\nentries = 0\npayload = "1MiB"\nretained = 0\nchunk = "4KiB"\n'
     found = read(tmp_path, text, "snapshots.retained=7").snapshots
     assert (found.entries, found.payload_bytes, found.retained, found.chunk_bytes) == (0, 1 << 20, 7, 4096)

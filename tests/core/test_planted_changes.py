@@ -27,6 +27,7 @@ from fencepost.raft.core import (
 )
 from fencepost.raft.core.log import RaftLog
 from fencepost.raft.core.progress import Progress
+from fencepost.raft.core.sizes import LogSizes
 from fencepost.raft.core.state import RaftState
 from fencepost.raft.core.step import Raft
 
@@ -469,6 +470,27 @@ FAULTS = (
         "or self.state is ProgressState.SNAPSHOT",
         "",
         test_flow_control.test_a_refusal_during_a_snapshot_is_late,
+    ),
+    Fault(
+        "large entries are kept by the thousand",
+        snapshot._retained_behind,
+        "state.sizes.cut(last_index)",
+        "0",
+        partial(test_snapshots.test_of_entries_and_bytes_to_retain_the_smaller_counts, 4, 25, 19),
+    ),
+    Fault(
+        "what is behind the snapshot counts as kept in front of it",
+        LogSizes.cut,
+        "total = size  #",
+        "total += size  #",
+        partial(test_snapshots.test_of_entries_and_bytes_to_retain_the_smaller_counts, 4, 40, 17),
+    ),
+    Fault(
+        "what a start finds in the log counts as nothing",
+        RaftState.__init__,
+        "self.sizes.add(last_index, size)",
+        "pass",
+        partial(test_snapshots.test_what_a_start_leaves_on_disk_counts_as_retained_by_groups, 45, 4),
     ),
     Fault(
         "cluster time begins anew behind a snapshot",

@@ -7,9 +7,11 @@ import pytest
 from fencepost.raft.core.configuration import Change, ChangeKind, Configuration, encode_configuration
 from fencepost.raft.core.entry import Entry, EntryKind, HardState, Snapshot
 from fencepost.raft.core.events import ChunkUnavailable, SnapshotNotTaken, SnapshotTaken
+from fencepost.raft.core.log import OlderEntries
 from fencepost.raft.core.messages import AppendEntries, AppendEntriesResponse
 from fencepost.raft.core.options import SECOND, Options
 from fencepost.raft.core.progress import ProgressState
+from fencepost.raft.core.step import Raft
 
 from .lone import THREE, Lone, entries, entry, label
 
@@ -152,6 +154,67 @@ def test_the_log_is_cut_off_behind_the_snapshot_except_for_what_is_retained() ->
     assert lone.append(2, (2, 1), entries(1, 2, 2, 2, 2, start=3)) == []
     assert lone.writes[-1].entries == entries(2, start=7)
     assert lone.durable() == [AppendEntriesResponse(2, True, 7, 0, 0, 7)]
+
+
+def large(first: int, count: int, size: int = 10) -> list[Entry]:
+    return [entry(index, 1, b"x" * size) for index in range(first, first + count)]
+
+
+@pytest.mark.parametrize(
+    ("retained_entries", "retained_bytes", "first_index"),
+    [
+        (4, 0, 17),
+        (4, 1000, 17),  # The bytes would do for all of them.
+        (4, 25, 19),  # Two of them.
+        (4, 40, 17),
+        (4, 5, 21),
+        (0, 1000, 21),
+        (1000, 50, 16),
+    ],
+)
+def test_of_entries_and_bytes_to_retain_the_smaller_counts(
+    retained_entries: int, retained_bytes: int, first_index: int
+) -> None:
+    options = Options(snapshot_entries=20, retained_entries=retained_entries, retained_bytes=retained_bytes)
+    lone = Lone(term=1, options=options)
+    for first in range(1, 21):
+        lone.append(1, (first - 1, int(first > 1)), large(first, 1), commit=first)
+        lone.settle()
+    lone.append(1, (20, 1), large(21, 9), commit=29)  # Behind the snapshot: this counts against nothing.
+    lone.settle()
+    taken(lone)
+    assert lone.raft.snapshot is not None
+    assert lone.raft.snapshot.last_index == 20
+    assert lone.raft.log.first_index == first_index
+
+
+def test_what_a_start_finds_in_the_log_counts_as_retained() -> None:
+    options = Options(snapshot_entries=5, retained_entries=100, retained_bytes=55)
+    log = large(3, 8)
+    lone = Lone(term=1, snapshot=label(7, 1), previous=(2, 1), log=log, commit_index=7, options=options)
+    lone.append(1, (10, 1), large(11, 2), commit=12)
+    lone.settle()
+    taken(lone)
+    assert lone.raft.log.first_index == 8  # From 8 to 12: five of them.
+
+
+@pytest.mark.parametrize(("retained_bytes", "goes_to"), [(75, 0), (45, 4), (25, 6), (9, 7)])
+def test_what_a_start_leaves_on_disk_counts_as_retained_by_groups(retained_bytes: int, goes_to: int) -> None:
+    raft = Raft(
+        node_id="n1",
+        configuration=Configuration(THREE),
+        hard_state=HardState(1, ""),
+        entries=large(7, 4),
+        commit_index=7,
+        options=Options(retained_bytes=retained_bytes),
+        between=lambda low, high: low,
+        now=0,
+        snapshot=label(7, 1),
+        previous_index=2,
+        previous_term=1,
+        older=OlderEntries(6, 0, [(3, 1)], [], [(4, 20), (6, 20)]),
+    )
+    assert raft.sizes.cut(7) == goes_to
 
 
 def test_nothing_is_cut_off_before_the_snapshot_is_durable() -> None:
