@@ -26,6 +26,7 @@ from ..raft.effects.resources.sqlite import SqliteResource
 from ..raft.effects.resources.sqlite_effect import SqliteEffect
 from ..raft.effects.runtime import ThreadRuntime
 from ..raft.node.applier import Applier
+from ..raft.node.divergence import DivergenceWatch
 from ..raft.node.handover import HandoverCalls
 from ..raft.node.loop import RaftLoop
 from ..raft.node.members import MemberCalls
@@ -186,9 +187,10 @@ class ComposedNode:
             send=self.transport.send,
             while_loading=self._while_loading,
         )
+        self.divergence = self.loop.divergence = DivergenceWatch(self.loop, self.transport.send)
         self._handover = HandoverCalls(self.loop, event_loop, self.effects, leader_address=self._leader_address)
         self._service = self._make_service(machine)
-        for observer in (self._peers, self.effects, self._service):
+        for observer in (self._peers, self.effects, self._service, self.divergence):
             self.loop.observe(observer)
         self._listener = ClientListener(
             configuration.node.client,

@@ -61,6 +61,14 @@ _CATALOGUE: dict[str, tuple[str, str]] = {
         """A saved snapshot never takes the place of another file unasked. Nothing was written. Name another file, or
         add --force.""",
     ),
+    "STATE_DIVERGED": (
+        "the state of this node is another than that of the others",
+        """All nodes apply the same entries, so after each of them all have the same state. Every thousand entries they
+        compare digests of it. A majority of the voters agreed on another digest than this node's, so it gave up
+        leadership and ended before anything more could rest on what it believes. Bad memory, a defect of the program
+        or a state machine of one's own that is not deterministic can do that. It would find the same again. Keep its
+        data directory for study, replace the node by one under a new name, and report what the message says.""",
+    ),
     "STORAGE_FULL": (
         "the disk is full",
         """There is no room for the log. Nothing half-written stays, and the node gives up leadership. The node

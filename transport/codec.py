@@ -28,6 +28,7 @@ from ..raft.core.messages import (
     ReadIndexResponse,
     RequestVote,
     RequestVoteResponse,
+    StateDigest,
     TimeoutNow,
 )
 from ..raft.ports import Answer, ProposeRequest, SubmitRequest
@@ -54,6 +55,8 @@ class FrameType(IntEnum):
     TIMEOUT_NOW = 24
     READ_INDEX = 25
     READ_INDEX_RESPONSE = 26
+    STATE_DIGEST = 27
+    """Sent only to a peer that said in the handshake that it takes them."""
     SUBMIT = 32
     PROPOSE = 33
     ANSWER = 34
@@ -83,6 +86,8 @@ class Hello(msgspec.Struct, frozen=True):
     process: str = ""
     """Of a peer: which opening of its data directory this is, and a random name of the process; 0 and empty
     where it does not say."""
+    state_digests: bool = False
+    """Whether the sender takes frames of that type; one of an earlier version does not say."""
 
 
 class Welcome(msgspec.Struct, frozen=True):
@@ -98,6 +103,8 @@ class Welcome(msgspec.Struct, frozen=True):
     boot: int = 0
     process: str = ""
     """These three as in :class:`Hello`; 0 and empty to a client."""
+    state_digests: bool = False
+    """As in :class:`Hello`."""
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
@@ -151,6 +158,7 @@ _MESSAGE_TYPES: dict[type[Any], FrameType] = {
     TimeoutNow: FrameType.TIMEOUT_NOW,
     ReadIndex: FrameType.READ_INDEX,
     ReadIndexResponse: FrameType.READ_INDEX_RESPONSE,
+    StateDigest: FrameType.STATE_DIGEST,
 }
 
 _BODIES: dict[int, Any] = {

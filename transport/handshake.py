@@ -93,6 +93,7 @@ def hello_to_peer(local: LocalNode, to_node_id: str) -> Hello:
         bootstrap_digest=local.bootstrap_digest,
         boot=local.boot,
         process=local.process,
+        state_digests=True,
     )
 
 
@@ -102,7 +103,13 @@ def hello_of_client(cluster_id: str = "") -> Hello:
 
 def welcome_to_peer(local: LocalNode) -> Welcome:
     welcome = _welcome(local, PEER_VERSION)
-    return structs.replace(welcome, bootstrap_digest=local.bootstrap_digest, boot=local.boot, process=local.process)
+    return structs.replace(
+        welcome,
+        bootstrap_digest=local.bootstrap_digest,
+        boot=local.boot,
+        process=local.process,
+        state_digests=True,
+    )
 
 
 def welcome_to_client(local: LocalNode) -> Welcome:

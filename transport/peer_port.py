@@ -48,6 +48,8 @@ class PeerConnection(AcceptedConnection):
         """The way back; None as long as nothing was sent on it."""
         self.peer = ""
         self.client_address = ""
+        self.takes_digests = False
+        """The peer takes ``StateDigest``."""
 
     def received(self, frame_type: int, body: Any) -> None:
         if self.known and frame_type in MESSAGE_TYPES:
@@ -69,6 +71,7 @@ class PeerConnection(AcceptedConnection):
             return
         self.peer = hello.node_id
         self.client_address = hello.client_address
+        self.takes_digests = hello.state_digests
         self._server.admitted(self)
         self.shaken_hands()
         self.write(encode_welcome(welcome_to_peer(self._owner.node)))

@@ -16,7 +16,7 @@ from ...raft.core.configuration import Configuration
 from ...raft.core.entry import Entry
 from ...raft.core.events import Durable, Effects, Event, Propose, Receive, Role, Tick
 from ...raft.core.invariants import Summary
-from ...raft.core.messages import AppendEntries, AppendEntriesResponse, Message
+from ...raft.core.messages import AppendEntries, AppendEntriesResponse, Message, StateDigest
 from ...raft.core.token import FencingToken
 from ...raft.effects.resources.memory import MemoryStore
 from ...raft.ports import Answer
@@ -276,6 +276,8 @@ class Properties(Observer):
         if kind is AppendEntries:
             if message.term <= node.spoken_term and message.sent_at < node.renews_until:  # type: ignore[union-attr]
                 return
+        elif kind is StateDigest:
+            return  # It is about no term and no entry of the sender's.
         elif (
             kind is AppendEntriesResponse
             and message.term == node.vouched_term

@@ -18,6 +18,7 @@ from ...raft.core.invariants import summarize
 from ...raft.core.step import Raft
 from ...raft.effects.coordinator import EffectsCoordinator
 from ...raft.node.applier import Applier
+from ...raft.node.divergence import DivergenceWatch
 from ...raft.node.handover import HandoverCalls
 from ...raft.node.loop import RaftLoop
 from ...raft.node.members import MemberCalls
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
 CLUSTER_ID = "sim"
 DATA_DIRECTORY = "/data"
+POINT_ENTRIES = 32
+"""Nodes compare the digests of their states this often: no log of a simulation is as long as a real one."""
 
 
 def client_address(name: str) -> str:
@@ -99,7 +102,9 @@ class SimNode:
         self.raft.watched_by(world, self)
         self.machine = OutboxMachine()
         self.registers = Registers()
-        self.applier = SimApplier({EntryKind.OUTBOX: self.machine, EntryKind.EMBEDDED: self.registers})
+        self.applier = SimApplier(
+            {EntryKind.OUTBOX: self.machine, EntryKind.EMBEDDED: self.registers}, point_entries=POINT_ENTRIES
+        )
         self.applier.watched_by(world, self)
         if newest is not None:
             self.applier.adopt(self.applier.prepare(snapshots.contents(newest)), newest.last_index)
@@ -188,7 +193,8 @@ class SimNode:
                 **self.handover.methods(),
             },
         )
-        for observer in (self.peers, self.effects, self.service):
+        self.divergence = self.loop.divergence = DivergenceWatch(self.loop, self.transport.send)
+        for observer in (self.peers, self.effects, self.service, self.divergence):
             self.loop.observe(observer)
 
     def _leader_address(self, name: str) -> str:

@@ -8,6 +8,7 @@ counted.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable
 from typing import Any
@@ -45,6 +46,10 @@ class Registers:
     def read(self, parameters: dict[str, Any]) -> dict[str, Any]:
         """``key``: its value."""
         return {"value": self.values.get(parameters["key"])}
+
+    def state_digest(self) -> bytes:
+        state = json.dumps([self.entries, sorted(self.values.items())])
+        return b"\x01" + hashlib.blake2b(state.encode(), digest_size=8).digest()
 
     def snapshot(self) -> Iterable[bytes]:
         values, entries = dict(self.values), self.entries

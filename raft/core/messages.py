@@ -116,6 +116,29 @@ class ReadIndexResponse(NamedTuple):
     """The reads may be answered once this is applied; 0: not now, for the sender cannot lead."""
 
 
+class MachineDigest(NamedTuple):
+    """What stands for the state of one state machine."""
+
+    kind: int
+    """Its entry kind."""
+    digest: bytes
+    """The first byte says how it was made; only digests of one make are compared."""
+
+
+class StateDigest(NamedTuple):
+    """The sender's state after ``index``. Nodes compare what they have; the core never sees one."""
+
+    index: int  # type: ignore[assignment]  # the thesis's word; tuple.index is not used
+    machines: list[MachineDigest]
+    answer: bool
+    """It answers one that said otherwise, and asks for no answer."""
+
+    @property
+    def term(self) -> int:
+        """It speaks for no term."""
+        return 0
+
+
 Message = (
     PreVote
     | PreVoteResponse
@@ -128,4 +151,5 @@ Message = (
     | TimeoutNow
     | ReadIndex
     | ReadIndexResponse
+    | StateDigest
 )

@@ -15,7 +15,7 @@ from typing import Any, ParamSpec
 import structlog
 
 from ..core.configuration import Change
-from ..core.errors import FencepostError, StorageError
+from ..core.errors import FencepostError, StateDiverged, StorageError
 from ..core.events import (
     Accepted,
     Campaign,
@@ -35,11 +35,12 @@ from ..core.events import (
     Transition,
     Unreachable,
 )
-from ..core.messages import Message
+from ..core.messages import Message, StateDigest
 from ..core.step import Raft
 from ..ports import Clock, LogStore
 from .applier import Applier
 from .carrying import EffectsCarrier
+from .divergence import DivergenceWatch
 from .gathering import Gathering
 from .observers import LoopObserver
 from .questions import STOPPED, ChangeQuestion, ChangeSink, Questions, TransferQuestion
@@ -80,6 +81,8 @@ class RaftLoop(EffectsCarrier):
         self._stopped = False
         self._timer = LoopTimer(loop, clock, self._tick, patience_ns=raft.options.heartbeat_interval // 4)
         self._expire_due = False
+        self.divergence: DivergenceWatch | None = None
+        """Who hears the digests of others. Set like ``transport``; it observes this loop as well."""
 
     # -- life -------------------------------------------------------------------------------------
 
@@ -118,6 +121,12 @@ class RaftLoop(EffectsCarrier):
             self.failed.set_result(error)
         self.stop()
 
+    def end_diverged(self, error: StateDiverged) -> None:
+        """This node must not act on its state any more: give up leadership, tell everybody, and end."""
+        if not self._stopped:
+            self._tell(self.raft.step(StepDown(self._clock.monotonic_ns(), "state diverged")))
+            self.fail(error)
+
     @property
     def stopped(self) -> bool:
         """The node has failed or is closing; it makes no turn any more."""
@@ -149,7 +158,10 @@ class RaftLoop(EffectsCarrier):
             self._wake()
 
     def receive(self, source: str, message: Message) -> None:
-        if not self._stopped:
+        if type(message) is StateDigest:
+            if self.divergence is not None and not self._stopped:
+                self.divergence.heard(source, message)
+        elif not self._stopped:
             self._inbox.append(Receive(self._clock.monotonic_ns(), source, message))
             if not self._scheduled:
                 self._scheduled = True

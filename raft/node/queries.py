@@ -99,6 +99,7 @@ class NodeQueries:
             },
             "last_election": None if election is None else self._election(election),
             "longest_loop_lag_ms": self._loop.longest_lag_ns / 1e6,
+            "state_digest": self._state_digest(),
             "uptime_s": (self._loop.now() - self._started_at) / 1e9,
             "pid": os.getpid(),
         }
@@ -129,6 +130,19 @@ class NodeQueries:
             "configuration": configuration_json(configuration),
             "configuration_index": raft.configuration_index,
             "committed": raft.configuration_index <= raft.commit_index,
+        }
+
+    def _state_digest(self) -> dict[str, Any] | None:
+        """This node's last point of comparison with the others; None where nothing is compared."""
+        if self._loop.divergence is None:
+            return None
+        ledger = self._loop.divergence.ledger
+        index, digests = ledger.newest or (0, {})
+        return {
+            "index": index,
+            "digests": {str(kind): digest.hex() for kind, digest in digests.items()},
+            "agreed_index": ledger.agreed_index,
+            "differences": ledger.differences,
         }
 
     def _last_leader(self) -> dict[str, Any] | None:

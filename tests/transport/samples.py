@@ -12,6 +12,7 @@ from fencepost.raft.core.messages import (
     AppendEntriesResponse,
     InstallSnapshot,
     InstallSnapshotResponse,
+    MachineDigest,
     Message,
     PreVote,
     PreVoteResponse,
@@ -19,6 +20,7 @@ from fencepost.raft.core.messages import (
     ReadIndexResponse,
     RequestVote,
     RequestVoteResponse,
+    StateDigest,
     TimeoutNow,
 )
 from fencepost.raft.ports import Answer, AnswerStatus, ProposeRequest, SubmitRequest, Wait
@@ -56,6 +58,7 @@ MESSAGES: list[Message] = [
     TimeoutNow(3),
     ReadIndex(3, 9),
     ReadIndexResponse(3, 9, 41),
+    StateDigest(2000, [MachineDigest(2, bytes(range(9))), MachineDigest(3, b"")], True),
 ]
 
 ANSWERS = [
