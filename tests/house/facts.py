@@ -167,6 +167,7 @@ LIMITS: dict[str, list[tuple[str, str]]] = {
             "waiting for one peer; then all of it is dropped and sent anew",
         ),
         ("transport.peer_link:PeerLimits.queue_count_max", "messages waiting for one peer; likewise"),
+        ("transport.codec:CHUNK_BYTES_MAX", "of a snapshot in one message (`snapshots.chunk` is at most that)"),
         ("transport.peer_link:PeerLimits.connect_timeout_s", "to resolve, connect and shake hands"),
         ("transport.peer_link:PeerLimits.ping_s", "between looks at a silent link"),
         ("transport.peer_link:PeerLimits.missed_pings_max", "such looks in a row without a byte; the link is closed"),
