@@ -1,8 +1,9 @@
 """Carrying out what one step of the core asks for, in the order that it is meant in.
 
-The write is handed over first; then what needs no write is sent; then parts of snapshots are stored and
-read; then the state machines are replaced, and entries applied; then a snapshot is taken of exactly the
-state that this leaves; and only then anybody is told of roles, transfers, configurations and reads.
+The write is handed over first; then what needs no write is sent; then entries for slow followers are read, and
+parts of snapshots are stored and read; then the state machines are replaced, and entries applied; then a
+snapshot is taken of exactly the state that this leaves; and only then anybody is told of roles, transfers,
+configurations and reads.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from typing import Any
 
 import structlog
 
-from ..core.entry import Snapshot
+from ..core.entry import Entry, Snapshot
 from ..core.errors import AcknowledgedLost
-from ..core.events import Effects, LostEntries, ReadChunk, Role, RoleChange, Send, TransferBegun, TransferEnded
+from ..core.events import Effects, Event, LostEntries, ReadChunk, Role, RoleChange, Send, TransferBegun, TransferEnded
 from ..core.step import Raft
 from ..ports import Clock, LogStore, Transport
 from .applier import Applier
+from .applying import Applying
+from .entries import EntryReading
 from .observers import LoopObserver
 from .requests import Reads, Transfers
 from .snapshots import SnapshotKeeper
@@ -50,9 +53,34 @@ class EffectsCarrier:
         self._loop = loop
         self._observers: list[LoopObserver] = []
         self._leader = ""
+        self._applying = Applying(raft, applier, self, applied=self._apply, take=self._capture)
         self._held: deque[Send | ReadChunk] = deque()
         self._durable_sequence = 0
         self._cluster_ahead_ns = clock.time_ns() - clock.monotonic_ns()
+
+    @property
+    def entries(self) -> EntryReading | None:
+        """Who reads back what is not in memory. Set like ``transport``; without it all has to be."""
+        return self._applying.entries
+
+    @entries.setter
+    def entries(self, reading: EntryReading) -> None:
+        self._applying.entries = reading
+
+    # -- what whoever owns this has -----------------------------------------------------------------
+
+    @property
+    def stopped(self) -> bool:
+        raise NotImplementedError
+
+    def feed(self, event: Event) -> None:
+        raise NotImplementedError
+
+    def wake(self) -> None:
+        raise NotImplementedError
+
+    def soon(self, callback: Callable[[], None]) -> None:
+        raise NotImplementedError
 
     # -- what others read -------------------------------------------------------------------------
 
@@ -91,14 +119,18 @@ class EffectsCarrier:
                 self._held.append(send)
             elif transport is not None:
                 transport.send(send.to, send.message)
+        for wanted in effects.read_entries:
+            if self.entries is None:
+                raise AssertionError(f"{wanted} is asked for on a node that reads none back")
+            self.entries.for_follower(wanted)
         if effects.store_chunks or effects.chunks:
             self._move_chunks(effects)
         if effects.restore is not None:
             self._restore(effects.restore)
         if effects.apply_to:
-            self._apply(effects.apply_to)
+            self._applying.up_to(effects.apply_to)
         if effects.take_snapshot is not None:
-            self._take_snapshot(effects.take_snapshot)
+            self._applying.snapshot(effects.take_snapshot)
         for lost in effects.lost_entries:
             self._tell_lost(lost)
         if effects.role_changes or effects.reads or effects.transfer or effects.configuration:
@@ -136,32 +168,23 @@ class EffectsCarrier:
             raise AssertionError(f"restore to {snapshot.last_index}, and {self.applier.last_applied} is applied")
         _LOG.info("state restored", last_index=snapshot.last_index, before=self.applier.last_applied)
         self._keeper().adopt(snapshot)
+        self._applying.restored()
         self.waiters.superseded(snapshot.last_index)
         for observer in self._observers:
             observer.restored(snapshot)
         self.reads.applied(snapshot.last_index)
 
-    def _take_snapshot(self, label: Snapshot) -> None:
-        if label.last_index != self.applier.last_applied:
-            raise AssertionError(
-                f"snapshot of {label.last_index} asked for, and {self.applier.last_applied} is applied"
-            )
+    def _capture(self, label: Snapshot) -> None:
         self._keeper().take(label)
 
     # -- applying and telling ---------------------------------------------------------------------
 
-    def _apply(self, apply_to: int) -> None:
-        first = self.applier.last_applied + 1
-        if apply_to < first:
-            return
-        entries = self.raft.log.slice(first, apply_to)
-        if entries[0].index != first or entries[-1].index != apply_to:
-            raise AssertionError(f"asked to apply {first} to {apply_to}, and the log has {entries[0].index} on")
+    def _apply(self, entries: list[Entry]) -> None:
         results: list[Any] = self.applier.apply(entries)
         self.waiters.applied(entries, results)
         for observer in self._observers:
             observer.applied(entries, results)
-        self.reads.applied(apply_to)
+        self.reads.applied(entries[-1].index)
 
     def _tell(self, effects: Effects) -> None:
         for change in effects.role_changes:

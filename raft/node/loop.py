@@ -235,6 +235,10 @@ class RaftLoop(EffectsCarrier):
         """Make a turn although nothing has arrived: an observer has something to do."""
         self._wake()
 
+    def soon(self, callback: Callable[[], None]) -> None:
+        """Call it in a turn of the event loop of its own; what it raises ends the node."""
+        self._loop.call_soon(self.guarded(callback))
+
     def _wake(self) -> None:
         if not self._scheduled and not self._stopped:
             self._scheduled = True

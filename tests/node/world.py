@@ -27,6 +27,7 @@ from fencepost.raft.effects.policy import ActivationPolicy, RetryPolicy
 from fencepost.raft.effects.resources.memory import Effect, FakeResource, MemoryStore
 from fencepost.raft.effects.runtime import LocalRuntime
 from fencepost.raft.node.applier import Applier
+from fencepost.raft.node.entries import EntryReading
 from fencepost.raft.node.handover import HandoverCalls
 from fencepost.raft.node.loop import RaftLoop
 from fencepost.raft.node.members import MemberCalls
@@ -145,11 +146,12 @@ class SimNode:
         self.log_store = SimLogStore(self.disk, world.loop, self.process)
         self.store = MemorySnapshotStore(self.disk)
         snapshot = self.store.newest()
+        entries, older = self.disk.recover(world.options.window_entries, world.options.window_bytes)
         self.raft = Raft(
             node_id=name,
             configuration=Configuration(world.voters if name in world.voters else ()),
             hard_state=self.disk.hard_state,
-            entries=list(self.disk.entries),
+            entries=entries,
             commit_index=self.disk.commit_index,
             options=world.options,
             between=world.random.randint,
@@ -157,6 +159,7 @@ class SimNode:
             snapshot=snapshot,
             previous_index=self.disk.previous_index,
             previous_term=self.disk.previous_term,
+            older=older,
         )
         self.machine = OutboxMachine()
         self.plain = PlainLog()
@@ -175,6 +178,7 @@ class SimNode:
             loop=self.loop,
             send=self.loop.transport.send,
         )
+        self.loop.entries = EntryReading(store=self.log_store, runner=SimRunner(self.process), loop=self.loop)
         self.resources = {spec.name: spec.make(self.process) for spec in world.specs}
         self.runtime = LocalRuntime(loop)
         self.effects = EffectsCoordinator(
