@@ -178,7 +178,8 @@ class SimNode:
             loop=self.loop,
             send=self.loop.transport.send,
         )
-        self.loop.entries = EntryReading(store=self.log_store, runner=SimRunner(self.process), loop=self.loop)
+        self.entry_runner = SimRunner(self.process)
+        self.loop.entries = EntryReading(store=self.log_store, runner=self.entry_runner, loop=self.loop)
         self.resources = {spec.name: spec.make(self.process) for spec in world.specs}
         self.runtime = LocalRuntime(loop)
         self.effects = EffectsCoordinator(
