@@ -32,6 +32,7 @@ from ..raft.node.loop import RaftLoop
 from ..raft.node.members import MemberCalls
 from ..raft.node.plainlog import PlainLog
 from ..raft.node.queries import NodeQueries
+from ..raft.node.reading import ReadingCalls
 from ..raft.node.runner import ThreadRunner
 from ..raft.node.service import ClientService
 from ..raft.node.snapshots import SnapshotKeeper
@@ -103,6 +104,7 @@ class ComposedNode:
             cluster_id=configuration.cluster.id,
             node_id=configuration.node.id,
             voters=configuration.voters,
+            incarnation=configuration.cluster.incarnation,
         )
         try:
             self._compose()
@@ -189,6 +191,7 @@ class ComposedNode:
         )
         self.divergence = self.loop.divergence = DivergenceWatch(self.loop, self.transport.send)
         self._handover = HandoverCalls(self.loop, event_loop, self.effects, leader_address=self._leader_address)
+        self._reading = self._make_reading(event_loop, process)
         self._service = self._make_service(machine)
         for observer in (self._peers, self.effects, self._service, self.divergence):
             self.loop.observe(observer)
@@ -230,7 +233,29 @@ class ComposedNode:
             machine=machine,
             leader_address=self._leader_address,
             queries=queries.methods(),
-            slow_queries={"resource.fences": self.effects.fences, **members.methods(), **self._handover.methods()},
+            slow_queries={
+                "resource.fences": self.effects.fences,
+                **members.methods(),
+                **self._handover.methods(),
+                **self._reading.methods(),
+            },
+        )
+
+    def _make_reading(self, event_loop: asyncio.AbstractEventLoop, process: str) -> ReadingCalls:
+        directory = self.directory
+        return ReadingCalls(
+            self.loop,
+            event_loop,
+            ThreadRunner(event_loop, "fencepost-reading"),
+            read_log=self._log_store.read,
+            identity={
+                "cluster_id": directory.cluster_id,
+                "incarnation": directory.incarnation,
+                "node_id": directory.node_id,
+                "version": metadata.version("fencepost"),
+            },
+            session_prefix=process,
+            leader_address=self._leader_address,
         )
 
     def _addresses(self) -> dict[str, str]:
@@ -281,7 +306,7 @@ class ComposedNode:
     async def close(self) -> None:
         """Authority first, then connections, then effects, the disk last. Every stage is bounded."""
         self.loop.stop()
-        for close in (self._listener.close, self.transport.close, self._runtime.close, self._keeper.close):
+        for close in (self._listener.close, self.transport.close, self._runtime.close, self._reading.close, self._keeper.close):
             await _bounded(close.__qualname__, close())
         for resource in self.resources.values():
             await _bounded(f"resource {resource.name}", resource.close())

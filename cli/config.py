@@ -30,6 +30,13 @@ class ClusterConfiguration:
         "Matters only while the data directory is empty",
         default=False,
     )
+    incarnation: int = setting(
+        "incarnation",
+        count(1, 2**63 - 1),
+        "the cluster's incarnation, which a restore or a forced recovery raises; `fencepost member config` writes it. "
+        "Matters only while the data directory is empty",
+        default=1,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

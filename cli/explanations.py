@@ -146,8 +146,8 @@ _CATALOGUE: dict[str, tuple[str, str]] = {
     "INSTANCE_CHANGED": (
         "a node came back with another data directory",
         """A data directory has a random instance id. This node id was met with another one before, so its disk was
-        wiped or replaced, and votes and entries that it vouched for may be lost. It is refused under its old name. Put the
-        old directory back as it was, or replace the node by one under a new name.""",
+        wiped or replaced, and votes and entries that it vouched for may be lost. It is refused under its old name. Put
+        the old directory back as it was, or replace the node by one under a new name.""",
     ),
     "DIRECTORY_COPIED": (
         "two processes run on copies of one data directory",

@@ -33,6 +33,8 @@ the client file, else the default."""
         "submit": ".commands.submit:submit",
         "command": ".main:command",
         "resource": ".main:resource",
+        "log": ".main:log",
+        "snapshot": ".main:snapshot",
         "wait": ".commands.wait:wait",
         "jepsen": ".main:jepsen",
         "debug": ".main:debug",
@@ -47,7 +49,7 @@ def fencepost() -> None:
 
 @click.group(
     cls=FencepostGroup,
-    help="Make a cluster, or hand its leadership over.",
+    help="Make a cluster, hand its leadership over, or go on when its majority is lost.",
     examples=(
         "fencepost cluster init --nodes n1=127.0.0.1:7001,n2=127.0.0.1:7002,n3=127.0.0.1:7003 --out cluster",
         "fencepost cluster transfer-leader n2",
@@ -56,6 +58,7 @@ def fencepost() -> None:
         "init": ".commands.cluster:init",
         "transfer-leader": ".commands.handover:transfer_leader",
         "step-down": ".commands.handover:step_down",
+        "recover": ".commands.recover:recover",
     },
 )
 def cluster() -> None:
@@ -109,6 +112,34 @@ def command() -> None:
     lazy={"fences": ".commands.resource:fences"},
 )
 def resource() -> None:
+    pass
+
+
+@click.group(
+    cls=FencepostGroup,
+    help="Look at the log, on disk or at a node.",
+    examples=("fencepost log tail", "fencepost log verify n1"),
+    lazy={
+        "tail": ".commands.log:tail",
+        "get": ".commands.log:get",
+        "verify": ".commands.log:verify",
+    },
+)
+def log() -> None:
+    pass
+
+
+@click.group(
+    cls=FencepostGroup,
+    help="Save the state of the cluster, and begin again from it.",
+    examples=("fencepost snapshot save monday.snapshot", "fencepost snapshot inspect backup.snapshot"),
+    lazy={
+        "save": ".commands.snapshot:save",
+        "inspect": ".commands.snapshot:inspect",
+        "restore": ".commands.snapshot:restore",
+    },
+)
+def snapshot() -> None:
     pass
 
 

@@ -28,7 +28,7 @@ from ..raft.core.configuration import (
     leave_joint,
 )
 from ..raft.core.entry import Snapshot
-from ..raft.core.errors import CommandInvalid, DirectoryOccupied
+from ..raft.core.errors import ConfigurationError, DirectoryOccupied
 from .backup_files import BackupFile, backup_contents, damaged
 from .disk import Disk, RealDisk
 from .failures import disk_failure
@@ -73,13 +73,13 @@ def restored_configuration(before: Configuration, members: Mapping[str, str] | N
     """The configuration that a cluster restored from a snapshot with ``before`` begins with.
 
     ``members`` are the voters, peer address by node id; None for the members of the snapshot, a change that
-    was under way taken to its end. Raises CommandInvalid.
+    was under way taken to its end. Raises ConfigurationError.
     """
     if members is None:
         return leave_joint(before) if before.is_joint else before
     again = sorted(set(members) & set(before.retired))
     if again:
-        raise CommandInvalid(
+        raise ConfigurationError(
             f"{', '.join(again)} {'was' if len(again) == 1 else 'were'} removed from the cluster for good; "
             "ids are not used again",
             next_step="give the node another id",
@@ -89,7 +89,7 @@ def restored_configuration(before: Configuration, members: Mapping[str, str] | N
     try:
         check_configuration(made)
     except ConfigurationInvalid as error:
-        raise CommandInvalid(str(error), next_step="name the nodes of the restored cluster") from error
+        raise ConfigurationError(str(error), next_step="name the nodes of the restored cluster") from error
     return made
 
 
@@ -113,12 +113,12 @@ def restore_directory(
     root = Path(path).absolute()
     disk = RealDisk() if disk is None else disk
     if node_id not in configuration.members:
-        raise CommandInvalid(
+        raise ConfigurationError(
             f"{node_id} is none of the nodes of the restored cluster, {', '.join(configuration.members)}",
             next_step="name one of them, or all of them anew: --nodes n1=HOST:PORT,…",
         )
     if incarnation <= file.label.incarnation:
-        raise CommandInvalid(f"incarnation {incarnation} is not above that of the file, {file.label.incarnation}")
+        raise ConfigurationError(f"incarnation {incarnation} is not above that of the file, {file.label.incarnation}")
     _refuse_occupied(disk, root)
     make_root(disk, root)
     lock = take_lock(disk, root)

@@ -54,7 +54,7 @@ _RESOURCE_EXAMPLE = """
 )
 def init(nodes: str, out: Path, cluster_id: str | None, resources: Path | None) -> None:
     render = current_session().render
-    addresses = _parse_nodes(nodes)
+    addresses = parse_nodes(nodes)
     try:
         cluster = parse_name(cluster_id) if cluster_id is not None else f"c-{uuid.uuid4().hex[:12]}"
     except ValueError as error:
@@ -89,7 +89,7 @@ def write_cluster(out: Path, addresses: dict[str, str], *, cluster_id: str, defi
     return list(files)
 
 
-def _parse_nodes(text: str) -> dict[str, str]:
+def parse_nodes(text: str) -> dict[str, str]:
     """``{id: peer address}`` in the order given. Raises UsageProblem that lists every problem."""
     found: dict[str, str] = {}
     problems: list[str] = []
@@ -153,11 +153,20 @@ def _node_file(cluster: str, node: str, addresses: dict[str, str], definitions: 
 
 
 def node_tables(
-    cluster: str, node: str, peer: str, client: str, addresses: Mapping[str, str], *, join: bool = False
+    cluster: str,
+    node: str,
+    peer: str,
+    client: str,
+    addresses: Mapping[str, str],
+    *,
+    join: bool = False,
+    incarnation: int = 1,
 ) -> str:
     """The tables of a node's file that are its own; ``addresses`` are peer addresses by node id."""
     peers = "".join(f"{_key(each)} = {_text(at)}\n" for each, at in addresses.items() if each != node)
     waits = "join = true    # begin without members, and wait to be added\n" if join else ""
+    if incarnation > 1:
+        waits += f"incarnation = {incarnation}    # how often the cluster was restored or recovered, and one\n"
     return (
         f"[cluster]\nid = {_text(cluster)}\n{waits}\n"
         f"[node]\nid = {_text(node)}\ndata_dir = {_text(node)}\n"

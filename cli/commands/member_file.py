@@ -61,7 +61,8 @@ async def _config(
     session: Session, node: str, address: str, clients: str, example: NodeConfiguration, out: Path
 ) -> None:
     async with session.client(timeout_s=10.0) as client:
-        members = (await members_of(client))["members"]
+        listed = await members_of(client)
+    members, incarnation = listed["members"], int(listed.get("incarnation") or 1)
     known = {example.node.id: example.node.peer, **example.peers}
     peers = {row["node"]: row["address"] or known.get(row["node"], "") for row in members}
     if node in peers:
@@ -73,7 +74,7 @@ async def _config(
     if address == clients:
         raise UsageProblem(f"{address} cannot be for peers and for clients; nothing was written")
     reached = {each: at for each, at in peers.items() if at}
-    own = node_tables(example.cluster.id, node, address, clients, reached, join=True)
+    own = node_tables(example.cluster.id, node, address, clients, reached, join=True, incarnation=incarnation)
     text = own + shared_tables(example.source)
     write_new(out.parent, {out: text})
     for warning in _moved(example, out):

@@ -165,11 +165,10 @@ class BackupCalls:
         if session is not None and session.expiry is not None:
             session.expiry.cancel()
 
-    async def close(self) -> None:
-        """Give up what is open. Bounded."""
+    def close(self) -> None:
+        """Give up what is open."""
         for name in list(self._sessions):
             self._drop(name)
-        await self._runner.close()
 
 
 def _draw(chunks: Iterator[bytes], sequence: int) -> dict[str, Any]:

@@ -127,6 +127,7 @@ class NodeQueries:
             )
         return {
             "members": members,
+            "incarnation": self._identity.get("incarnation"),
             "configuration": configuration_json(configuration),
             "configuration_index": raft.configuration_index,
             "committed": raft.configuration_index <= raft.commit_index,

@@ -14,12 +14,14 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from fencepost.raft.core.configuration import encode_configuration
 from fencepost.raft.core.errors import CommandInvalid, FencepostError, NotFound
 from fencepost.raft.outbox.codec import Command, decode_submission, digest
 from fencepost.raft.ports import Answer, AnswerStatus, Connection, ProposeRequest, SubmitRequest, Wait
 from fencepost.transport.handshake import LocalNode
 from fencepost.transport.listener import ClientListener
 
+from .directories import COMMITTED, contents_of_entries, outbox_entries
 from .fake_members import FakeMembers
 
 T = TypeVar("T")
@@ -156,6 +158,35 @@ class FakeNode:
         ]  # fmt: skip
         return {"commands": kept, "next_after": page[-1]["index"] if len(later) > len(page) else 0}
 
+    def call_log_entries(self, limit: int = 1000, after_index: int = 0, last: int | None = None) -> dict[str, Any]:
+        entries = outbox_entries()[:COMMITTED]
+        after = after_index if last is None else max(COMMITTED - last, 0)
+        page = entries[after : after + min(limit, 2)]  # Pages of two.
+        return {"entries": [list(entry) for entry in page], "first_index": 1, "commit_index": COMMITTED}
+
+    def call_snapshot_begin(self) -> dict[str, Any]:
+        last = outbox_entries()[COMMITTED - 1]
+        return {
+            "cluster_id": CLUSTER,
+            "incarnation": 1,
+            "node_id": self.node_id,
+            "session": f"of-{self.node_id}",
+            "last_index": last.index,
+            "last_term": last.term,
+            "last_time_ns": last.time_ns,
+            "configuration": encode_configuration(self.cluster.members.configuration),
+            "configuration_index": 0,
+        }
+
+    def call_snapshot_next(self, session: str, sequence: int) -> dict[str, Any]:
+        assert session == f"of-{self.node_id}"
+        chunks = contents_of_entries()
+        return {"sequence": sequence, "data": chunks[sequence], "last": sequence == len(chunks) - 1}
+
+    def call_snapshot_end(self, session: str) -> dict[str, Any]:
+        self.cluster.sessions_ended.append(session)
+        return {}
+
     def call_resource_fences(self) -> dict[str, Any]:
         fence = {"kind": "sqlite", "guarantee": "fenced", "token": TOKEN, "holder": "n2/i/1", "error": ""}
         return {"resources": {"ledger": {**fence, "activation": "ACTIVE"}}}
@@ -185,6 +216,7 @@ class FakeCluster:
         self.failing: set[str] = set()
         self.held: dict[str, list[tuple[Connection, SubmitRequest]]] = {}
         self.frozen: set[str] = set()
+        self.sessions_ended: list[str] = []
         self.activation = "ACTIVE"
         self.trouble = ""
         self.index = 1

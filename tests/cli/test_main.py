@@ -23,6 +23,7 @@ from fencepost.jepsen.crashes.real import live_on
 from fencepost.raft.core.configuration import Configuration
 from fencepost.raft.core.errors import FencepostError
 
+from .directories import make_backup, make_directory
 from .fake_cluster import CLUSTER, FakeCluster, unused_address
 from .running import PROGRAM, environment, error_of, run, run_json, start
 from .test_config import GOOD, LEDGER
@@ -49,6 +50,7 @@ SPECIFIED = {
     "cluster init", "cluster transfer-leader", "cluster step-down", "node start", "node check-config", "member list",
     "member config", "member add", "member promote", "member remove", "status", "submit", "command list",
     "command show", "command watch", "resource fences", "wait", "jepsen check", "jepsen replay", "jepsen run",
+    "cluster recover", "log tail", "log get", "log verify", "snapshot save", "snapshot inspect", "snapshot restore",
     "debug storage-workload", "debug storage-recover",
     "explain", "completion",
 }  # fmt: skip
@@ -80,6 +82,7 @@ def scratch(tmp_path: Path, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatc
     delivery = {"delivery": "d-1", "payload": {"repository": {"full_name": "a/b"}}}
     (tmp_path / "webhooks.jsonl").write_text(json.dumps(delivery) + "\n")
     read = {"process": 1, "op": "read", "key": "a", "out": None, "invoke": 1, "return": 2}
+    make_backup(tmp_path / "backup.snapshot", make_directory(tmp_path / "n1"))
     for history in ("history.jsonl", "ledger.jsonl"):
         (tmp_path / history).write_text(json.dumps(read) + "\n")
     monkeypatch.chdir(tmp_path)

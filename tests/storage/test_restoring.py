@@ -10,7 +10,7 @@ import pytest
 from fencepost.raft.core.configuration import Configuration
 from fencepost.raft.core.entry import HardState
 from fencepost.raft.core.errors import (
-    CommandInvalid,
+    ConfigurationError,
     DirectoryOccupied,
     DirectoryUnfinished,
     NotFound,
@@ -182,9 +182,9 @@ def test_which_members_a_restored_cluster_has() -> None:
     joint = Configuration(("n1", "n2", "n4"), outgoing=("n1", "n2", "n3"), learners_next=("n3",), retired=("n0",))
     assert restored_configuration(joint, None) == Configuration(("n1", "n2", "n4"), learners=("n3",), retired=("n0",))
     assert restored_configuration(VOTERS, None) == VOTERS
-    with pytest.raises(CommandInvalid, match="n0 was removed from the cluster for good"):
+    with pytest.raises(ConfigurationError, match="n0 was removed from the cluster for good"):
         restored_configuration(joint, {"n0": "h:1"})
-    with pytest.raises(CommandInvalid, match="n9 is none of the nodes"):
+    with pytest.raises(ConfigurationError, match="n9 is none of the nodes"):
         restore(saved(), node_id="n9")
 
 
