@@ -96,6 +96,26 @@ def test_s21_late_refusals_are_no_loss() -> None:
     assert lone.raft.progress["n2"].match_index == 5
 
 
+def test_s21_messages_of_the_moment_in_which_the_acknowledgement_came_prove_nothing() -> None:
+    """Of two that were sent at one time behind one entry, the refused one may be the one that came too early."""
+    lone = leader(log=3)
+    lone.acknowledge("n2", 4)
+    lone.take()
+    lone.now += 1
+    lone.propose(b"x")
+    lone.propose(b"y")
+    early = sent(lone, "n2")[-1]
+    assert early.prev_log_index == 5
+    lone.acknowledge("n2", 5)
+    lone.unreachable("n2")
+    lone.propose(b"z")
+    later = sent(lone, "n2")[-1]
+    assert (later.prev_log_index, later.sent_at) == (5, early.sent_at)
+    assert refuse(lone, early, (4, 2)) == []
+    # A moment later the same refusal is proof.
+    assert refuse(lone, question(lone), (4, 2)) == [LostEntries("n2", 5, 4)]
+
+
 def test_s21_a_new_leader_holds_nobody_to_what_an_earlier_one_was_told() -> None:
     lone = leader(log=3)
     lone.acknowledge("n2", 4)
