@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import secrets
 import signal
 import sys
@@ -21,9 +22,6 @@ from ..raft.core.options import SECOND, Options
 from ..raft.core.step import Raft
 from ..raft.effects.coordinator import EffectsCoordinator
 from ..raft.effects.policy import ActivationPolicy, RetryPolicy
-from ..raft.effects.resources.python import PythonEffect, PythonResource
-from ..raft.effects.resources.sqlite import SqliteResource
-from ..raft.effects.resources.sqlite_effect import SqliteEffect
 from ..raft.effects.runtime import ThreadRuntime
 from ..raft.node.applier import Applier
 from ..raft.node.divergence import DivergenceWatch
@@ -38,7 +36,6 @@ from ..raft.node.service import ClientService
 from ..raft.node.snapshots import SnapshotKeeper
 from ..raft.node.system import SystemClock, SystemRandomness
 from ..raft.outbox.machine import OutboxMachine
-from ..raft.ports import Resource
 from ..storage.identity import DataDirectory
 from ..storage.log_store import FileLogStore
 from ..storage.recovery import Recovered
@@ -46,7 +43,8 @@ from ..storage.snapshots import FileSnapshotStore, check_log_follows
 from ..transport.handshake import LocalNode
 from ..transport.listener import ClientListener
 from ..transport.peers import PeerTransport
-from .config import NodeConfiguration, SqliteResourceConfiguration, definitions_digest
+from .compose_resources import make_resources
+from .config import NodeConfiguration, definitions_digest
 from .peer_addresses import PeerAddresses
 
 _LOG = structlog.get_logger("fencepost")
@@ -139,7 +137,7 @@ class ComposedNode:
                 applier.adopt(applier.prepare(store.contents(snapshot)), snapshot.last_index)
         raft = _make_raft(configuration, directory, recovered, snapshot, clock, randomness)
         self.loop = RaftLoop(raft=raft, log_store=self._log_store, applier=applier, clock=clock, loop=event_loop)
-        self.resources = _make_resources(configuration)
+        self.resources = make_resources(configuration, os.environ)
         self._runtime = ThreadRuntime(event_loop)
         self.effects = EffectsCoordinator(
             node_id=directory.node_id,
@@ -306,7 +304,13 @@ class ComposedNode:
     async def close(self) -> None:
         """Authority first, then connections, then effects, the disk last. Every stage is bounded."""
         self.loop.stop()
-        for close in (self._listener.close, self.transport.close, self._runtime.close, self._reading.close, self._keeper.close):
+        for close in (
+            self._listener.close,
+            self.transport.close,
+            self._runtime.close,
+            self._reading.close,
+            self._keeper.close,
+        ):
             await _bounded(close.__qualname__, close())
         for resource in self.resources.values():
             await _bounded(f"resource {resource.name}", resource.close())
@@ -349,30 +353,6 @@ async def _bounded(what: str, closing: Any) -> None:
         _LOG.warning("close took too long and was left", part=what, seconds=CLOSE_TIMEOUT_S)
     except Exception:  # One part that cannot close must not keep the others from closing.
         _LOG.exception("close failed", part=what)
-
-
-def _make_resources(configuration: NodeConfiguration) -> dict[str, Resource]:
-    resources: dict[str, Resource] = {}
-    for name, settings in configuration.resources.items():
-        if isinstance(settings, SqliteResourceConfiguration):
-            resources[name] = SqliteResource(
-                name,
-                settings.path,
-                {effect: SqliteEffect(each.sql, each.think_ns) for effect, each in settings.effects.items()},
-                cluster_id=configuration.cluster.id,
-                schema=settings.schema,
-                batch_limit=settings.batch_limit,
-            )
-        else:
-            resources[name] = PythonResource(
-                name,
-                {effect: PythonEffect(each.handler, each.timeout_ns) for effect, each in settings.effects.items()},
-                guarantee=settings.guarantee,
-                cluster_id=configuration.cluster.id,
-                allow_duplicates=settings.allow_duplicates,
-                concurrency=settings.concurrency,
-            )
-    return resources
 
 
 def _make_raft(

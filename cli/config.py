@@ -13,8 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from ..raft.outbox.codec import canonical_json
-from ..raft.ports import Guarantee
-from .settings import ADDRESS, BOOL, DURATION, NAME, PATH, PAUSE, SQL, TEXT, choice, count, setting, size
+from .config_resources import PostgresEffectConfiguration as PostgresEffectConfiguration
+from .config_resources import PostgresResourceConfiguration as PostgresResourceConfiguration
+from .config_resources import PythonEffectConfiguration as PythonEffectConfiguration
+from .config_resources import PythonResourceConfiguration as PythonResourceConfiguration
+from .config_resources import RedisEffectConfiguration as RedisEffectConfiguration
+from .config_resources import RedisResourceConfiguration as RedisResourceConfiguration
+from .config_resources import ResourceConfiguration as ResourceConfiguration
+from .config_resources import ResourceSettings as ResourceSettings
+from .config_resources import SqliteEffectConfiguration as SqliteEffectConfiguration
+from .config_resources import SqliteResourceConfiguration as SqliteResourceConfiguration
+from .settings import ADDRESS, BOOL, DURATION, NAME, PATH, choice, count, setting, size
 
 _MS = 1_000_000
 _S = 1_000_000_000
@@ -112,82 +121,6 @@ class LimitsConfiguration:
     )
 
 
-# -- resources --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SqliteEffectConfiguration:
-    name: str
-    sql: str = setting("sql", SQL, "one statement; :names are fields of the payload")
-    think_ns: int = setting("think", PAUSE, "declared pause before the write, for demonstrations", default=0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PythonEffectConfiguration:
-    name: str
-    handler: str
-    """``module:function``."""
-    timeout_ns: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceSettings:
-    """What every kind of resource has. Retries back off with full jitter from ``backoff`` to
-    ``backoff_max``; after ``max_attempts`` failed attempts a command is dead."""
-
-    name: str
-    required: bool = setting(
-        "required", BOOL, "whether the node is ready only once this resource is active", default=True
-    )
-    activation_timeout_ns: int = setting(
-        "activation_timeout",
-        DURATION,
-        "how long a required resource may stay away before leadership is handed on",
-        default=30 * _S,
-    )
-    max_attempts: int = setting(
-        "max_attempts", count(1, 1_000_000), "failed attempts after which a command is dead", default=10
-    )
-    backoff_ns: int = setting("backoff", DURATION, "pause before the second attempt, at most", default=100 * _MS)
-    backoff_max_ns: int = setting("backoff_max", DURATION, "the longest pause between attempts", default=30 * _S)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SqliteResourceConfiguration(ResourceSettings):
-    """A SQLite database that holds fence, dedupe and effect in one transaction: ``fenced``."""
-
-    path: Path = setting("path", PATH, "the database file; every node must be able to open it")  # noqa: RUF009
-    schema: str = setting("schema", SQL, "SQL run when the file is opened; must be harmless to repeat", default="")
-    batch_limit: int = setting("batch_limit", count(1, 10_000), "commands in one transaction, at most", default=512)
-    effects: Mapping[str, SqliteEffectConfiguration] = field(default_factory=dict)
-
-    kind = "sqlite"
-    guarantee = Guarantee.FENCED
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PythonResourceConfiguration(ResourceSettings):
-    """Functions of yours, with the guarantee that you declare for them."""
-
-    guarantee_name: str = setting(
-        "guarantee", choice("fenced", "keyed", "naked"), "what the other side enforces: fenced, keyed or naked"
-    )
-    handler: str = setting("handler", TEXT, "module:function for effects that name none", default="")
-    allow_duplicates: bool = setting("allow_duplicates", BOOL, "the opt-in that a naked resource needs", default=False)
-    timeout_ns: int = setting("timeout", DURATION, "how long one call may take", default=30 * _S)
-    concurrency: int = setting("concurrency", count(1, 10_000), "calls at once", default=16)
-    effects: Mapping[str, PythonEffectConfiguration] = field(default_factory=dict)
-
-    kind = "python"
-
-    @property
-    def guarantee(self) -> Guarantee:
-        return Guarantee(self.guarantee_name)
-
-
-ResourceConfiguration = SqliteResourceConfiguration | PythonResourceConfiguration
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfiguration:
     """Everything one node needs. ``peers`` are the other nodes, by id."""
@@ -236,12 +169,19 @@ def definitions_digest(configuration: NodeConfiguration) -> str:
 
 
 def _describe(resource: ResourceConfiguration) -> dict[str, Any]:
+    effects: dict[str, Any]
+    more: dict[str, Any] = {}
     if isinstance(resource, SqliteResourceConfiguration):
-        effects: dict[str, Any] = {
-            name: {"sql": effect.sql, "think_ns": effect.think_ns} for name, effect in resource.effects.items()
-        }
+        effects = {name: {"sql": effect.sql, "think_ns": effect.think_ns} for name, effect in resource.effects.items()}
+    elif isinstance(resource, PostgresResourceConfiguration):
+        effects = {name: {"sql": effect.sql} for name, effect in resource.effects.items()}
+        more = {"dedupe": resource.dedupe.value}
+    elif isinstance(resource, RedisResourceConfiguration):
+        effects = {name: {"commands": effect.commands} for name, effect in resource.effects.items()}
+        more = {"forget_after_ns": resource.forget_after_ns, "assume_durable": resource.assume_durable}
     else:
         effects = {name: {"handler": effect.handler} for name, effect in resource.effects.items()}
+    with_schema = SqliteResourceConfiguration | PostgresResourceConfiguration
     return {
         "kind": resource.kind,
         "guarantee": resource.guarantee.value,
@@ -249,6 +189,7 @@ def _describe(resource: ResourceConfiguration) -> dict[str, Any]:
         "max_attempts": resource.max_attempts,
         "backoff_ns": resource.backoff_ns,
         "backoff_max_ns": resource.backoff_max_ns,
-        "schema": resource.schema if isinstance(resource, SqliteResourceConfiguration) else "",
+        "schema": resource.schema if isinstance(resource, with_schema) else "",
         "effects": effects,
+        **more,
     }

@@ -31,6 +31,7 @@ from .config import (
     SqliteResourceConfiguration,
     StorageConfiguration,
 )
+from .config_servers import read_postgres, read_redis
 from .settings import (
     DURATION,
     TEXT,
@@ -47,12 +48,10 @@ _MS = 1_000_000
 _S = 1_000_000_000
 _LATER_KINDS = {
     "http": "keyed HTTP resources",
-    "postgres": "PostgreSQL resources",
-    "redis": "Redis resources",
     "s3": "S3 resources",
     "file": "file resources",
 }
-_KINDS = ("sqlite", "python")
+_KINDS = ("sqlite", "postgres", "redis", "python")
 
 
 def load(
@@ -221,15 +220,19 @@ def _read_resource(
     kind = table.get("kind")
     if kind in _LATER_KINDS:
         document.problem(
-            [*path, "kind"], f"{_LATER_KINDS[kind]} are not part of this version; it has {' and '.join(_KINDS)}"
+            [*path, "kind"], f"{_LATER_KINDS[kind]} are not part of this version; it has {', '.join(_KINDS)}"
         )
         return None
     if kind == "sqlite":
         return _read_sqlite(document, name, table, path)
+    if kind == "postgres":
+        return read_postgres(document, name, table, path)
+    if kind == "redis":
+        return read_redis(document, name, table, path)
     if kind == "python":
         return _read_python(document, name, table, path)
     if kind is None:
-        document.problem([*path, "kind"], f"missing: {' or '.join(_KINDS)}")
+        document.problem([*path, "kind"], f"missing: one of {', '.join(_KINDS)}")
     else:
         document.problem([*path, "kind"], f"unknown kind {kind!r}{did_you_mean(str(kind), _KINDS)}")
     return None

@@ -1,13 +1,26 @@
 """Whether effects can be carried out: their SQL, tried on an empty database with the declared schema,
-and their Python handlers, imported."""
+their Python handlers, imported, and what a server will be told, read."""
 
 from __future__ import annotations
 
+import os
 import sqlite3
+from importlib.util import find_spec
 from typing import Any
 
+from ..raft.core.errors import ConfigurationError
+from ..raft.effects.resources.postgres_effect import Statement
 from ..raft.effects.resources.python import load_handler
-from .config import NodeConfiguration, PythonResourceConfiguration, SqliteResourceConfiguration
+from ..raft.effects.resources.redis_effect import Template
+from .config import (
+    NodeConfiguration,
+    PostgresEffectConfiguration,
+    PostgresResourceConfiguration,
+    PythonResourceConfiguration,
+    RedisResourceConfiguration,
+    SqliteResourceConfiguration,
+)
+from .config_servers import address_of
 
 
 class _Anything(dict[str, Any]):
@@ -24,9 +37,37 @@ def check_definitions(configuration: NodeConfiguration) -> tuple[list[str], list
     for name, resource in configuration.resources.items():
         if isinstance(resource, SqliteResourceConfiguration):
             _check_sqlite(name, resource, problems, warnings)
-        else:
+        elif isinstance(resource, PythonResourceConfiguration):
             _check_handlers(name, resource, warnings)
+        else:
+            _check_server(name, resource, problems, warnings)
     return problems, warnings
+
+
+def _check_server(
+    name: str,
+    resource: PostgresResourceConfiguration | RedisResourceConfiguration,
+    problems: list[str],
+    warnings: list[str],
+) -> None:
+    """What can be said of it without asking the server."""
+    for effect in resource.effects.values():
+        try:
+            if isinstance(effect, PostgresEffectConfiguration):
+                Statement(name, effect.name, effect.sql)
+            else:
+                Template(name, effect.name, effect.commands)
+        except ConfigurationError as error:
+            key = "sql" if isinstance(effect, PostgresEffectConfiguration) else "commands"
+            problems.append(f"resources.{name}.effects.{effect.name}.{key}: {error.message}")
+    library = "asyncpg" if resource.kind == "postgres" else "redis"
+    if find_spec(library) is None:
+        warnings.append(f"resources.{name}: {library} is not installed:  pip install 'fencepost[{resource.kind}]'")
+    try:
+        address_of(resource, os.environ)
+    except ConfigurationError as error:
+        # The node may run in another environment than this check.
+        warnings.append(f"resources.{name}.url_env: {error.message}")
 
 
 def _check_handlers(name: str, resource: PythonResourceConfiguration, warnings: list[str]) -> None:

@@ -263,12 +263,16 @@ class Resource(Protocol):
     """
 
     name: str
-    guarantee: Guarantee
     effects: frozenset[str]
     batch_limit: int
     """How many attempts one ``execute`` may carry."""
     concurrency: int
     """How many ``execute`` calls may run side by side."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What it can enforce as far as it knows now. A resource that is a server may learn of it at ``open`` and
+        ``claim``; it then has a ``guarantee_reason`` as well, which says why it is not more."""
 
     @property
     def kind(self) -> str:

@@ -224,6 +224,7 @@ class EffectsCoordinator:
             body[name] = {
                 "kind": resource.kind,
                 "guarantee": resource.guarantee.value,
+                "guarantee_reason": getattr(resource, "guarantee_reason", ""),
                 "activation": ActivationState.FOLLOWER.value,
                 "required": self._activation_policies[name].required,
                 "token": None,

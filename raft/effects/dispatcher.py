@@ -52,12 +52,15 @@ class Executions:
 class _Batch:
     """Attempts under way together."""
 
-    __slots__ = ("attempts", "operations", "outcomes", "released")
+    __slots__ = ("attempts", "beside", "operations", "outcomes", "released")
 
     def __init__(self, operations: list[Operation], attempts: list[Attempt]) -> None:
         self.operations = operations
         self.attempts = attempts
         self.outcomes: list[AttemptOutcome] = []
+        self.beside = False
+        """It was executed beside its dispatch entry, and not after it. A resource may learn between the two
+        what it can promise."""
         self.released = False
         """Its lanes went on before its outcomes were on record."""
 
@@ -159,14 +162,15 @@ class Dispatcher:
             for operation in operations
         ]
         batch = _Batch(operations, attempts)
+        # The fence and the dedupe stand in the same step as the effect, so it may run beside
+        # its dispatch entry. Elsewhere it waits for the commit of that entry.
+        batch.beside = self._resource.guarantee is Guarantee.FENCED
         self._running += 1
         self.in_flight += len(operations)
         rows = [DispatchRow(attempt.index, attempt.number) for attempt in attempts]
         data = encode(Dispatch(self._resource.name, self._authority.token, rows))
         self._proposer.propose_internal(EntryKind.OUTBOX, (data,), self._dispatches, (batch,))
-        if self._resource.guarantee is Guarantee.FENCED:
-            # The fence and the dedupe stand in the same step as the effect, so it may run beside
-            # its dispatch entry. Elsewhere it waits for the commit of that entry.
+        if batch.beside:
             self._execute(batch)
 
     def _execute(self, batch: _Batch) -> None:
@@ -295,7 +299,7 @@ class Dispatcher:
 
     def dispatched(self, batch: _Batch) -> None:
         """The dispatch entry is applied: an effect that had to wait for it may run."""
-        if self._resource.guarantee is not Guarantee.FENCED:
+        if not batch.beside:
             live = all(
                 operation.state is OperationState.DISPATCHED
                 and operation.attempt == attempt.number
@@ -366,9 +370,8 @@ class _DispatchSink:
         pass
 
     def refused(self, keys: Sequence[_Batch], code: str, leader: str) -> None:
-        executing = self._dispatcher._resource.guarantee is Guarantee.FENCED
         for batch in keys:
-            self._dispatcher.not_proposed(batch, executing=executing)
+            self._dispatcher.not_proposed(batch, executing=batch.beside)
 
     def applied(self, keys: Sequence[_Batch], entries: Sequence[Entry], results: Sequence[Any]) -> None:
         for batch in keys:

@@ -191,14 +191,17 @@ BAD = [
     ),
     (GOOD + "resources = 1\n", ["n1.toml:11: peers.resources: 1 is not an address such as \"127.0.0.1:7001\""]),
     (
-        GOOD + '[resources.p]\nkind = "postgres"\n',
-        ["n1.toml:12: resources.p.kind: PostgreSQL resources are not part of this version; it has sqlite and python"],
+        GOOD + '[resources.p]\nkind = "s3"\n',
+        [
+            "n1.toml:12: resources.p.kind: S3 resources are not part of this version; "
+            "it has sqlite, postgres, redis, python"
+        ],
     ),
     (
         GOOD + '[resources.p]\nkind = "sqllite"\n',
         ["n1.toml:12: resources.p.kind: unknown kind 'sqllite'; did you mean 'sqlite'?"],
     ),
-    (GOOD + "[resources.p]\n", ["n1.toml:11: resources.p.kind: missing: sqlite or python"]),
+    (GOOD + "[resources.p]\n", ["n1.toml:11: resources.p.kind: missing: one of sqlite, postgres, redis, python"]),
     (
         GOOD + '[resources.p]\nkind = "sqlite"\n',
         [

@@ -12,7 +12,6 @@ import contextlib
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from enum import StrEnum
 from typing import Any, ClassVar
 
 import structlog
@@ -40,20 +39,12 @@ from .postgres_tables import (
     WRITE_LANES,
     WRITE_OPERATIONS,
     WRITE_REFUSAL,
+    Dedupe,
 )
 
 __all__ = ["Dedupe", "PostgresBounds", "PostgresEffect", "PostgresResource"]
 
 _log = structlog.get_logger(__name__)
-
-
-class Dedupe(StrEnum):
-    """How a repeated operation is recognised (docs/resources.md)."""
-
-    TABLE = "table"
-    """A row an operation, kept for ever."""
-    ORDERED_LANE = "ordered-lane"
-    """A row a lane and its latest results; what has no lane has a row an operation."""
 
 
 class PostgresResource:

@@ -6,6 +6,18 @@ They live in the same database as the effects, because fence, dedupe and effect 
 
 from __future__ import annotations
 
+from enum import StrEnum
+
+
+class Dedupe(StrEnum):
+    """How a repeated operation is recognised (docs/resources.md)."""
+
+    TABLE = "table"
+    """A row an operation, kept for ever."""
+    ORDERED_LANE = "ordered-lane"
+    """A row a lane and its latest results; what has no lane has a row an operation."""
+
+
 SCHEMA_NAME = "fencepost"
 SCHEMA_VERSION = 1
 SCHEMA_LOCK = 0x66656E6365

@@ -68,8 +68,7 @@ class RedisResource:
         prefix = script.key_prefix(name)
         self._keys = [prefix + key for key in script.KEYS]
         self._templates = {
-            effect: Template(name, effect, definition.commands, forbidden_prefix="fencepost:")
-            for effect, definition in effects.items()
+            effect: Template(name, effect, definition.commands) for effect, definition in effects.items()
         }
         self._connection = RedisConnection(
             name, url, connect_ns=connect_ns, answer_ns=answer_ns, assume_durable=assume_durable

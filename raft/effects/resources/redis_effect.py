@@ -13,7 +13,7 @@ import msgspec
 from ...core.errors import ConfigurationError
 from ...outbox.codec import canonical_json
 from ...ports import Attempt
-from .redis_script import unpack
+from .redis_script import KEY_PREFIX, unpack
 
 BUILT_IN = frozenset({"operation_id", "lane", "log_index", "payload"})
 """Names that every template has besides the keys of the payload, which they win over."""
@@ -51,10 +51,9 @@ class NotBindable(Exception):
 class Template:
     """An effect's commands. Raises :class:`ConfigurationError` for those that can never work."""
 
-    def __init__(self, resource: str, effect: str, commands: Sequence[Sequence[str]], *, forbidden_prefix: str) -> None:
+    def __init__(self, resource: str, effect: str, commands: Sequence[Sequence[str]]) -> None:
         self._resource = resource
         self._effect = effect
-        self._forbidden_prefix = forbidden_prefix
         if not commands:
             raise self._error("there is no command")
         self._commands = [self._parse(words) for words in commands]
@@ -102,7 +101,7 @@ class Template:
             for command in self._commands
         ]
         for command in filled:
-            if command[1].startswith(self._forbidden_prefix.encode()):
+            if command[1].startswith(KEY_PREFIX):
                 raise NotBindable(f"the key {command[1].decode(errors='replace')!r} is one of fencepost's own")
         return filled
 

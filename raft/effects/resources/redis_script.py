@@ -21,6 +21,10 @@ KEYS = ("fence", "operations", "lanes", "claims", "refusals", "accepted", "appli
 by time, only where operations are forgotten after a while."""
 
 
+KEY_PREFIX = b"fencepost:"
+"""No effect may touch a key that begins so."""
+
+
 def key_prefix(name: str) -> str:
     """All keys of one resource are in one hash slot, by the tag in braces."""
     return f"fencepost:{{{name}}}:"
