@@ -41,6 +41,7 @@ def send_chunk(state: RaftState, peer: str, progress: Progress) -> None:
     if progress.chunk_sent_at and state.now - progress.chunk_sent_at < state.options.chunk_timeout:
         return
     progress.chunk_sent_at = max(state.now, 1)
+    progress.chunk_first_at = progress.chunk_first_at or progress.chunk_sent_at
     offset = progress.snapshot_offset
     state.out.chunks.append(
         ReadChunk(
@@ -61,12 +62,13 @@ def chunk_unavailable(state: RaftState, peer: str) -> None:
 
 
 def chunk_answered(state: RaftState, progress: Progress, message: InstallSnapshotResponse) -> bool:
-    """Whether the next part is wanted: this answers the part that was sent last."""
-    snapshot = progress.snapshot
-    if snapshot is None or message.last_index != snapshot.last_index or message.sent_at != progress.chunk_sent_at:
+    """Whether the next part is wanted: this answers the part that was sent last, on whichever of its ways. Where
+    one takes longer than its timeout, the answer to the newest asking would always be yet to come."""
+    snapshot, first_at = progress.snapshot, progress.chunk_first_at
+    if snapshot is None or message.last_index != snapshot.last_index or not 0 < first_at <= message.sent_at:
         return False
     progress.snapshot_stored(min(max(message.offset, 0), snapshot.size_bytes), state.now)
-    progress.chunk_sent_at = 0
+    progress.chunk_sent_at = progress.chunk_first_at = 0
     return True
 
 

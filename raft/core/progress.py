@@ -20,6 +20,7 @@ class ProgressState(Enum):
 class Progress:
     __slots__ = (
         "asked",
+        "chunk_first_at",
         "chunk_sent_at",
         "commit_sent",
         "contact_at",
@@ -76,6 +77,8 @@ class Progress:
         """When it last had more than ever before, nanoseconds."""
         self.chunk_sent_at = 0
         """When the part that is not yet answered was asked for, nanoseconds; 0 if there is none."""
+        self.chunk_first_at = 0
+        """When it was asked for the first time."""
 
     def become_probe(self) -> None:
         """Whatever was in flight may be lost: start again behind the last known match."""
@@ -104,7 +107,7 @@ class Progress:
         self.in_flight_bytes = 0
         self.snapshot = None
         self.snapshot_offset = self.snapshot_furthest = 0
-        self.chunk_sent_at = 0
+        self.chunk_sent_at = self.chunk_first_at = 0
 
     def sent(self, last_index: int, size: int) -> None:
         """A message with entries up to ``last_index`` is on its way, in REPLICATE."""

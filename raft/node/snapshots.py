@@ -51,6 +51,10 @@ class KeeperLoop(Protocol):
     def guarded(self, callback: Completion) -> Completion: ...
 
 
+_Part = tuple[str, Snapshot, int, int]
+"""For whom, of what, offset, length."""
+
+
 class _Abandoned(Exception):
     """The node is closing; a snapshot that is being written is not finished."""
 
@@ -83,6 +87,8 @@ class SnapshotKeeper:
         self._while_loading = while_loading
         self._prepared: dict[Snapshot, PreparedState] = {}
         """What was received, and the core has yet to hear of: of two at once where its loop was held up."""
+        self._reading: dict[_Part, ReadChunk] = {}
+        """What is being read, and the newest question for it."""
         self._closing = False
 
     # -- taking -----------------------------------------------------------------------------------
@@ -119,12 +125,18 @@ class SnapshotKeeper:
     # -- sending ----------------------------------------------------------------------------------
 
     def read(self, chunk: ReadChunk) -> None:
-        """Read a part of a snapshot of this node's own and send it."""
+        """Read a part of a snapshot of this node's own and send it. What is asked for again meanwhile is read
+        once: the first part takes as long as all of the snapshot takes to be verified."""
         message = chunk.message
-        work = partial(self._store.read, message.snapshot, message.offset, chunk.length)
-        self._run(work, partial(self._was_read, chunk))
+        part = (chunk.to, message.snapshot, message.offset, chunk.length)
+        begun = part in self._reading
+        self._reading[part] = chunk
+        if not begun:
+            work = partial(self._store.read, message.snapshot, message.offset, chunk.length)
+            self._run(work, partial(self._was_read, part))
 
-    def _was_read(self, chunk: ReadChunk, data: bytes | None, error: BaseException | None) -> None:
+    def _was_read(self, part: _Part, data: bytes | None, error: BaseException | None) -> None:
+        chunk = self._reading.pop(part)
         if error is not None and not isinstance(error, NotFound):
             self._failed(error)
         elif not data and chunk.length:

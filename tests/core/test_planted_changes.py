@@ -453,9 +453,16 @@ FAULTS = (
     Fault(
         "answers that come twice send parts twice",
         install_snapshot.chunk_answered,
-        "or message.sent_at != progress.chunk_sent_at",
+        "or not 0 < first_at <= message.sent_at",
         "",
         test_send_snapshot.test_one_part_at_a_time_and_only_its_own_answer_brings_the_next,
+    ),
+    Fault(
+        "a part that takes longer than its timeout is never answered",
+        install_snapshot.send_chunk,
+        "progress.chunk_first_at or progress.chunk_sent_at",
+        "progress.chunk_sent_at",
+        test_send_snapshot.test_a_part_that_takes_longer_than_its_timeout_is_taken_for_answered_all_the_same,
     ),
     Fault(
         "no heartbeats during a snapshot (S36)",

@@ -106,6 +106,23 @@ def test_a_part_that_is_not_answered_is_sent_again_by_a_heartbeat() -> None:
     assert parts(lone) == [(4, 4)]
 
 
+def test_a_part_that_takes_longer_than_its_timeout_is_taken_for_answered_all_the_same() -> None:
+    """The first part of a large snapshot waits for all of it to be verified, and a link may be slow: were only
+    the newest asking answered, and each is overtaken by the next, it would never get on."""
+    lone = sending()
+    for _ in range(8):
+        lone.advance(HEARTBEAT)
+        lone.acknowledge("n2", 7)
+    asked = [chunk.message.sent_at for chunk in lone.chunks]
+    assert parts(lone) == [(0, 4)] * 3
+    answer_to_first, *late = asked
+    answer(lone, 4, sent_at=answer_to_first)
+    assert parts(lone) == [(4, 4)]
+    for sent_at in late:
+        answer(lone, 4, sent_at=sent_at)  # Nor does one part bring three.
+    assert parts(lone) == []
+
+
 def test_the_follower_says_where_to_go_on_whatever_was_sent() -> None:
     """It started again, or another leader has sent it a part of the same snapshot."""
     lone = sending()

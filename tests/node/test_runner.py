@@ -12,7 +12,8 @@ import pytest
 from fencepost.raft.core.configuration import Configuration
 from fencepost.raft.core.entry import Entry, EntryKind, Snapshot
 from fencepost.raft.core.errors import StorageError
-from fencepost.raft.core.events import Event, SnapshotReceived, SnapshotTaken, StoreChunk
+from fencepost.raft.core.events import Event, ReadChunk, SnapshotReceived, SnapshotTaken, StoreChunk
+from fencepost.raft.core.messages import InstallSnapshot, Message
 from fencepost.raft.node.applier import Applier
 from fencepost.raft.node.runner import Completion, ThreadRunner
 from fencepost.raft.node.snapshots import SnapshotKeeper
@@ -181,13 +182,19 @@ class Node:
         self.disk = NodeDisk()
         self.applier = Applier({EntryKind.EMBEDDED: self.machine})
         self.runner = ThreadRunner(asyncio.get_running_loop(), "snapshots")
+        self.store = MemorySnapshotStore(self.disk)
+        self.sent: list[tuple[str, InstallSnapshot]] = []
         self.keeper = SnapshotKeeper(
-            store=MemorySnapshotStore(self.disk),
+            store=self.store,
             applier=self.applier,
             runner=self.runner,
             loop=self.loop,
-            send=lambda to, message: None,
+            send=self.send,
         )
+
+    def send(self, to: str, message: Message) -> None:
+        assert isinstance(message, InstallSnapshot)
+        self.sent.append((to, message))
 
     def threads(self, what: str) -> set[int]:
         return {thread for asked, thread in self.machine.asked if asked == what}
@@ -221,6 +228,49 @@ async def test_s40_only_capturing_and_swapping_in_happen_on_the_loop() -> None:
     assert here not in taker.threads("discard") != set()
     await giver.keeper.close()
     await taker.keeper.close()
+
+
+async def test_a_part_that_is_asked_for_again_while_it_is_being_read_is_read_once() -> None:
+    """Reading the first part verifies all of a snapshot. Asked for again every second, it would be done again and
+    again, in front of everything else that the runner is given."""
+    node = Node()
+    node.keeper.take(LABEL)
+    await node.loop.event()
+    snapshot, contents = node.disk.snapshots[0]
+    reads: list[int] = []
+    read, begun, release = node.store.read, threading.Event(), threading.Event()
+
+    def slowly(snapshot: Snapshot, offset: int, length: int) -> bytes:
+        reads.append(offset)
+        begun.set()
+        release.wait()
+        return read(snapshot, offset, length)
+
+    node.store.read = slowly  # type: ignore[method-assign]
+
+    def ask(to: str, sent_at: int, offset: int = 0) -> None:
+        node.keeper.read(ReadChunk(to, InstallSnapshot(1, snapshot, offset, b"", sent_at), 8, 0))
+
+    for sent_at in (1, 2, 3):
+        ask("n2", sent_at)
+    ask("n3", 3)
+    await asyncio.to_thread(begun.wait)
+    ask("n2", 4)
+    release.set()
+    done = Done()
+    node.runner.run(lambda: None, done)
+    await done.count(1)
+    assert reads == [0, 0]
+    # It is the newest question that is answered.
+    assert [(to, message.sent_at) for to, message in node.sent] == [("n2", 4), ("n3", 3)]
+    assert {message.data for _, message in node.sent} == {contents[:8]}
+    ask("n2", 5)
+    ask("n2", 6, 8)
+    node.runner.run(lambda: None, done)
+    await done.count(2)
+    assert reads == [0, 0, 0, 8]
+    assert [(message.offset, message.sent_at) for _, message in node.sent[2:]] == [(0, 5), (8, 6)]
+    await node.keeper.close()
 
 
 async def test_a_snapshot_that_is_being_written_does_not_hold_up_the_end_of_the_node() -> None:
