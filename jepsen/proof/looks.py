@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...raft.core.errors import AcknowledgedLost
 from ...raft.outbox.operation import TERMINAL
 from ...raft.ports import Answer, AnswerStatus, Wait
 from ..invariants import PropertyViolated
@@ -50,6 +51,12 @@ class Looks(Observer):
                 f"to {log.last_index}; "
                 f"it held {held.hard_state} and a log to {held.last_index}:{held.last_term}",
             )
+
+    def node_ended(self, node: SimNode, why: str) -> None:
+        """Who has lost nothing is never told that it has lost what it acknowledged. Nothing that is done here makes
+        a node lose any of that but putting its directory back to an old copy (S21)."""
+        if AcknowledgedLost.code in why and node.name not in self._stage.put_back:
+            raise PropertyViolated("nothing lost", f"{node.name}, whose directory was not put back: {why}")
 
     def strangers(self) -> None:
         """Called every now and then: an empty disk is not let in by whoever has met the one before it (S21), and
