@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from ...raft.core.events import Persist
 from ..sim.quiet import logging_to
 from .aftermath import aftermaths, power
 from .judge import Known, Opened, judge, known_after, leftovers, match, opened, refusal
-from .life import Life
+from .life import Life, little_in_advance
 from .plan import FIRST_TIME_NS, State, Write, make_plan, written
 from .recording import Image, RecordingDisk
 
@@ -77,12 +78,12 @@ class Explorer:
                         self._recover(image, known, (seed, acknowledged), f"{place}: {kind}")
 
         disk.between = between
-        with logging_to(lambda level, event: None):
+        with _quiet(), little_in_advance():
             Life(plan, disk, ROOT, acknowledge).run()
 
     def recover(self, image: Image, known: Known, place: str) -> None:
         """Recover from one state, and from every state that a crash of that recovery leaves."""
-        with logging_to(lambda level, event: None):
+        with _quiet(), little_in_advance():
             self._recover(image, known, (0, 0), place)
 
     def _is_new(self, image: Image, moment: object, kind: str) -> bool:
@@ -134,6 +135,10 @@ class Explorer:
             return
         disk.between = lambda operation: None
         self._tell(f"{place}, and opened again", judge(RecordingDisk(power(disk)), ROOT, expected[0]))
+
+
+def _quiet() -> AbstractContextManager[None]:
+    return logging_to(lambda level, event: None)
 
 
 def probed(state: State) -> State:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 from random import Random
@@ -14,6 +15,7 @@ from ...raft.core.events import Persist
 from ...raft.effects.resources.sqlite import SqliteEffect, SqliteResource
 from ...raft.effects.resources.sqlite_connection import SqliteConnection
 from ...raft.ports import AttemptStatus
+from ...storage import segments
 from ...storage.disk import Disk
 from ...storage.identity import DataDirectory
 from ...storage.log_store import FileLogStore
@@ -44,6 +46,21 @@ SEGMENT_BYTES = 2500
 """Three or four records: a life of a few steps rolls."""
 
 NEVER_S = 1e6
+
+AHEAD_BYTES = 4096
+"""So much is written in advance, and not a mebibyte: every state of the disk is a copy of it."""
+
+
+@contextmanager
+def little_in_advance() -> Iterator[None]:
+    """While it lasts, segments are written :data:`AHEAD_BYTES` in advance."""
+    before = segments.AHEAD_BYTES, segments._ZEROS
+    segments.AHEAD_BYTES, segments._ZEROS = AHEAD_BYTES, bytes(AHEAD_BYTES)
+    try:
+        yield
+    finally:
+        segments.AHEAD_BYTES, segments._ZEROS = before
+
 
 Acknowledge = Callable[[int, str], None]
 """Takes how many things have been acknowledged, and what the last one is."""

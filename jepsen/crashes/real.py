@@ -21,7 +21,7 @@ from ...storage.disk import RealDisk
 from ..sim.quiet import logging_to
 from .explore import Explorer, probed, write_on
 from .judge import Known, judge, judge_resource, known_after, leftovers, match, opened, refusal
-from .life import Life, Resource
+from .life import Life, Resource, little_in_advance
 from .plan import Claim, make_plan
 from .recording import Image
 
@@ -46,7 +46,7 @@ def live_on(folder: Path, seed: int, steps: int, say: Callable[[str], None], *, 
     """Live a plan in an empty folder. ``say`` is called with each line, and must have said it when it returns."""
     say(f"plan seed {seed} steps {steps}")
     folder.mkdir(parents=True, exist_ok=True)
-    with logging_to(lambda level, event: None), Resource(folder / LEDGER) as resource:
+    with logging_to(lambda level, event: None), little_in_advance(), Resource(folder / LEDGER) as resource:
         life = Life(
             make_plan(seed, steps),
             RealDisk(),
@@ -87,7 +87,7 @@ def judge_folder(folder: Path, acks: Acks | None) -> Judgement:
     The folder is left as it is: what is recovered is a copy.
     """
     known = Known(make_plan(0, 1).states[:1]) if acks is None else _known(acks)
-    with logging_to(lambda level, event: None):
+    with logging_to(lambda level, event: None), little_in_advance():
         explorer = Explorer()
         explorer.recover(image_of(folder), known, "the recovery")
         explored = explorer.explored()

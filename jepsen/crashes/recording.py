@@ -12,6 +12,9 @@ from typing import NamedTuple
 
 from ...storage.disk import Buffer
 
+FREE_BYTES = 1 << 20
+"""What the disk says is free, whatever is on it: enough for all that a short life needs."""
+
 
 class Change(NamedTuple):
     """A write of ``data`` at ``offset``, or a cut to the size ``offset`` (None), that no sync has covered."""
@@ -172,7 +175,8 @@ class RecordingDisk:
         return len(self.inode(path).cache)
 
     def free_bytes(self, path: Path) -> int:
-        return 1 << 60
+        self.directory(path)
+        return FREE_BYTES
 
     def open(self, path: Path, *, create: bool) -> RecordingFile:
         if not create:
