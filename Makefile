@@ -52,6 +52,7 @@ soak: $(VENV)/dev.stamp
 bench: $(VENV)/runtime.stamp
 	$(PY) -m benchmarks.storage $(STORAGE_ARGS)
 	$(PY) -m benchmarks.compare $(ARGS)
+	$(PY) -m benchmarks.snapshots
 
 coverage: $(VENV)/dev.stamp
 	$(PY) -m coverage run -m pytest $(ARGS)

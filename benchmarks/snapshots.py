@@ -1,6 +1,6 @@
 """What snapshots of a large state cost the nodes that take, send and receive them.
 
-    python -m benchmarks.snapshots [--records 1000000] [--seconds 12] [--json FILE]
+    python -m benchmarks.snapshots [--records 1000000] [--json FILE]
 
 Real node processes on loopback, with real files, each started over one snapshot of so many operations. First
 one node alone: it takes another snapshot while a load process submits. Then two nodes, of which the second one
@@ -8,7 +8,9 @@ is empty: it receives the snapshot, reads it in, and goes on with the log.
 
 *Longest lag* is how late the node's loop came to what it had to do at a given moment: by the watchdog of the
 node itself, which ``fencepost status`` shows and which looks once a heartbeat, and by a second one that looks
-every millisecond. The bound is half a heartbeat. Memory is the process's resident set: what the state takes, and
+every millisecond. The bound is half a heartbeat. A machine with more to do than processors makes every loop late,
+whatever runs in it; so it is also told how much the process itself computed, on all its threads, in the longest
+such wait: that is what snapshots can be blamed for. Memory is the process's resident set: what the state takes, and
 the most that came on top. Nothing here fails by a figure: it prints what it measured.
 """
 
@@ -138,19 +140,21 @@ class Probe:
 
     def __init__(self) -> None:
         self.longest_ms = 0.0
-        self.over_10_ms = 0
+        self.computed_ms = 0.0
+        """The most that this process computed while its loop waited."""
         self._loop = asyncio.get_running_loop()
-        self._due = 0.0
+        self._due = self._computed = 0.0
         self._arm()
 
     def _arm(self) -> None:
+        self._computed = time.process_time()
         self._due = self._loop.time() + PROBE_S
         self._loop.call_at(self._due, self._fired)
 
     def _fired(self) -> None:
         late_ms = (self._loop.time() - self._due) * 1e3
         self.longest_ms = max(self.longest_ms, late_ms)
-        self.over_10_ms += late_ms > 10
+        self.computed_ms = max(self.computed_ms, (time.process_time() - self._computed) * 1e3)
         self._arm()
 
 
@@ -170,7 +174,7 @@ async def serve(path: Path) -> None:
     def begin(*_: Any) -> None:
         Path("/proc/self/clear_refs").write_text("5")  # The peak counts from here.
         loop._timer.longest_lag_ns = 0
-        probe.longest_ms, probe.over_10_ms = 0.0, 0
+        probe.longest_ms = probe.computed_ms = 0.0
         phase.update(at=time.monotonic(), resident=resident_bytes())
 
     def end(event: str) -> None:
@@ -180,9 +184,9 @@ async def serve(path: Path) -> None:
                 seconds=time.monotonic() - phase["at"],
                 watchdog_ms=loop.longest_lag_ns / 1e6,
                 probe_ms=probe.longest_ms,
-                over_10_ms=probe.over_10_ms,
+                computed_ms=probe.computed_ms,
                 extra_bytes=peak_bytes() - phase["resident"],
-                index=loop.applier.last_applied,
+                kept_bytes=resident_bytes() - phase["resident"],
             )
             phase.clear()
 
@@ -264,9 +268,10 @@ def write_configurations(folder: Path, names: list[str], entries: int) -> dict[s
 
 
 @contextlib.contextmanager
-def load_on(path: Path, seconds: float) -> Iterator[None]:
+def load_on(path: Path) -> Iterator[None]:
+    """A process that submits as long as the block lasts."""
     client = load(path).node.client
-    command = [sys.executable, "-m", "benchmarks.load", "done", str(SUBMITTERS), str(seconds), "200", client]
+    command = [sys.executable, "-m", "benchmarks.load", "done", str(SUBMITTERS), "3600", "200", client]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         yield
@@ -281,14 +286,14 @@ def run_fill(path: Path, records: int) -> int:
     return int(json.loads(output)["bytes"])
 
 
-def measure_taking(folder: Path, records: int, seconds: float) -> dict[str, Any]:
+def measure_taking(folder: Path, records: int) -> dict[str, Any]:
     """One node, under load, takes a snapshot."""
     path = write_configurations(folder, ["n1"], entries=2000)["n1"]
     size = run_fill(path, records)
     node = Node(path)
     try:
         started = node.hear("started")
-        with load_on(path, 600):
+        with load_on(path):
             taken = node.hear("taken")
     finally:
         node.close()
@@ -304,12 +309,14 @@ def measure_receiving(folder: Path, records: int) -> dict[str, Any]:
         first.hear("started")
         second = Node(paths["n2"])
         try:
-            with load_on(paths["n1"], 600):
+            with load_on(paths["n1"]):
                 received = second.hear("received")
         finally:
             second.close()
     finally:
         first.close()
+    # It had no state before, so what it has now is no memory on top.
+    received["extra_bytes"] -= received["kept_bytes"]
     return received
 
 
@@ -322,11 +329,11 @@ def show(figures: dict[str, Any], records: int) -> None:
         f"{started['seconds']:.1f} s"
     )
     for name, each in (("taken under load", taken), ("received and restored", received)):
-        verdict = "within" if max(each["watchdog_ms"], each["probe_ms"]) <= BOUND_MS else "ABOVE"
+        verdict = "within" if each["computed_ms"] <= BOUND_MS else "ABOVE"
         print(
             f"{name:22} {each['seconds']:6.1f} s   longest lag {each['watchdog_ms']:5.1f} ms by the node's watchdog, "
-            f"{each['probe_ms']:5.1f} ms by the finer one ({each['over_10_ms']} above 10 ms): {verdict} "
-            f"{BOUND_MS:.0f} ms   memory on top {each['extra_bytes'] / megabyte:,.0f} MiB"
+            f"{each['probe_ms']:5.1f} ms by the finer one, of its own making at most {each['computed_ms']:.1f} ms: "
+            f"{verdict} {BOUND_MS:.0f} ms   memory on top {each['extra_bytes'] / megabyte:,.0f} MiB"
         )
 
 
@@ -346,7 +353,7 @@ def main() -> None:
         fill(arguments.fill, arguments.records)
         return
     with tempfile.TemporaryDirectory(prefix="fencepost-bench-") as first, tempfile.TemporaryDirectory() as second:
-        figures = measure_taking(Path(first), arguments.records, 0)
+        figures = measure_taking(Path(first), arguments.records)
         figures["received"] = measure_receiving(Path(second), arguments.records)
     show(figures, arguments.records)
     if arguments.json:

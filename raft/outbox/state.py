@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from sys import getrefcount
 from typing import NamedTuple
 
 from .codec import Activation, Election
@@ -11,6 +12,11 @@ from .tables import OperationsById, OperationsByIndex
 
 EVENTS_KEPT = 100
 """How many elections, and how many activations, the state remembers."""
+
+
+_FREED_AT_ONCE = 4096
+_ONE_REFERENCE = 2
+"""As ``getrefcount`` counts: its own argument is the other one."""
 
 
 class ElectionRecord(NamedTuple):
@@ -56,6 +62,9 @@ class OutboxState:
         """Free a state that nobody needs any more, operation by operation: to free all of them in one go would
         stop every other thread for as long as that takes."""
         self.by_index.discard()
-        self.in_order = []  # Another one, for the old one may be being read.
+        in_order, self.in_order = self.in_order, []
+        # Someone may be reading it still. He has the whole of it then, and this no part in it.
+        while in_order and getrefcount(in_order) == _ONE_REFERENCE:
+            del in_order[-_FREED_AT_ONCE:]
         self.pending.clear()
         self.operations.discard()
