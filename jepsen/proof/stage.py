@@ -52,8 +52,8 @@ class Stage(Observer):
         self.others: list[Client] = []
         """Clients beside those of the load, each with one job."""
         self.put_back: dict[str, None] = {}
-        """Nodes whose directories were put back to an old copy. A leader does not send again what they had
-        acknowledged, so they may stay behind, and an operator has to replace them."""
+        """Nodes whose directories were put back to an old copy. The leader to which they had acknowledged more finds
+        that out and stops them, again and again, so an operator has to replace them."""
         self.wiped: dict[str, tuple[str, ...]] = {}
         """Of these, the ones whose directories are gone, and who had met them before."""
         self._base = world.network.settings

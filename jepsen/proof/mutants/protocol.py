@@ -193,6 +193,13 @@ MUTANTS = (
         "incoming.offset = event.offset",
         "pass",
     ),
+    # -- what a follower has lost
+    _mutant(
+        "a late refusal is taken for a loss",
+        Progress.has_lost,
+        "if not rejected or (rejected, sent_at) != self.asked or rejected != (self.lost_index or self.match_index):",
+        "if not rejected or rejected > (self.lost_index or self.match_index):",
+    ),
     # -- reads and handing over
     _mutant(
         "reads are not confirmed by a quorum",
