@@ -117,7 +117,7 @@ class ComposedNode:
         clock, randomness = SystemClock(), SystemRandomness()
         # Two processes over copies of one directory count their boots alike: chance tells them apart.
         process = secrets.token_hex(4)
-        store = FileSnapshotStore.open(directory)
+        store = FileSnapshotStore.open(directory, kept=configuration.snapshots.kept)
         snapshot = store.newest()
         with self._while_loading():
             self._log_store, recovered = FileLogStore.open(directory, segment_bytes=configuration.storage.segment_bytes)

@@ -103,6 +103,12 @@ class SnapshotsConfiguration:
         'of these only the newest that together carry so much; "0B" for all of them',
         default=64 << 20,
     )
+    kept: int = setting(
+        "kept",
+        count(2, 1000),
+        "the newest so many stay on disk; two are needed, as one may be on its way to another node",
+        default=2,
+    )
     chunk_bytes: int = setting(
         "chunk", size(1 << 10, 4 << 20), "a snapshot is sent to another node in parts of this size", default=256 << 10
     )

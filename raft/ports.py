@@ -70,7 +70,8 @@ class SnapshotStore(Protocol):
 
     def write(self, label: Snapshot, chunks: Iterable[bytes]) -> Snapshot:
         """Write, checksum and publish a snapshot; the label with size and checksum. Durable when it
-        returns: data sync, rename, directory sync (S14). Older ones may be deleted then."""
+        returns: data sync, rename, directory sync (S14). Older ones may be deleted then, but at least the
+        newest two are kept and can be read: a leader goes on sending the one before (``core.snapshot``)."""
 
     def read(self, snapshot: Snapshot, offset: int, length: int) -> bytes:
         """Up to ``length`` bytes of the contents. Raises :class:`NotFound` if it is not kept any more."""

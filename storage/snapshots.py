@@ -1,11 +1,11 @@
-"""The ``SnapshotStore`` port on files: written aside, synced, named; two are kept (S14).
+"""The ``SnapshotStore`` port on files: written aside, synced, named; the newest few are kept (S14).
 
 A snapshot takes the place of the log before it, so what is true of the log is true of it. What is not
 whole has no name. A named one that is not whole is damage, and the node refuses to start rather than
 go on from an older one: the log between the two may be gone, and that a node *had* what it lost is the
 one thing that nobody else knows (S10, S21).
 
-The older of the two is kept for those who are still reading it; nothing falls back to it.
+The older ones are kept for those who are still reading them, and for people; nothing falls back to them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from .statefiles import TEMPORARY
 _log = structlog.get_logger("fencepost.storage")
 
 KEPT = 2
-"""How many stay: the newest, and the one that peers may still be reading."""
+"""How many stay unless more are asked for: the newest, and the one that peers may still be reading. It must not be
+less (``ports.SnapshotStore.write``)."""
 
 READ_BYTES = 1 << 20
 """How much is read at a time."""
@@ -47,7 +48,12 @@ class FileSnapshotStore:
     not: what did not fit is gone without a trace, and may be tried again.
     """
 
-    def __init__(self, disk: Disk, folder: Path, owner: Owner, newest: SnapshotFile | None) -> None:
+    def __init__(
+        self, disk: Disk, folder: Path, owner: Owner, newest: SnapshotFile | None, *, kept: int = KEPT
+    ) -> None:
+        if kept < KEPT:
+            raise ValueError(f"{kept} snapshots kept, and whoever sends one rests on {KEPT}")
+        self._kept = kept
         self._disk = disk
         self._folder = folder
         self._owner = owner
@@ -58,8 +64,8 @@ class FileSnapshotStore:
         self._failure: StorageError | None = None
 
     @classmethod
-    def open(cls, directory: DataDirectory) -> FileSnapshotStore:
-        """Find and verify the newest snapshot of an open data directory.
+    def open(cls, directory: DataDirectory, *, kept: int = KEPT) -> FileSnapshotStore:
+        """Find and verify the newest snapshot of an open data directory, of which the ``kept`` newest stay.
 
         What a crash left half made is deleted. Raises StorageCorrupt naming the file if the newest one
         is damaged, StorageFormatUnknown if a newer version wrote it, StorageFull or StorageError.
@@ -76,7 +82,7 @@ class FileSnapshotStore:
         newest = find_newest(disk, folder, owner)
         if newest is not None:
             verify(disk, newest)
-        return cls(disk, folder, owner, newest)
+        return cls(disk, folder, owner, newest, kept=kept)
 
     # -- the port -----------------------------------------------------------------------------------
 
@@ -185,7 +191,7 @@ class FileSnapshotStore:
     def _prune(self, published: SnapshotFile, newest: SnapshotFile) -> None:
         """Delete the older ones. Only now: what takes their place is durable (S14)."""
         names = sorted((place, name) for name in names_in(self._disk, self._folder) if (place := snapshot_place(name)))
-        kept = {name for _, name in names[-KEPT:]} | {published.path.name, newest.path.name}
+        kept = {name for _, name in names[-self._kept :]} | {published.path.name, newest.path.name}
         gone = [name for _, name in names if name not in kept]
         try:
             for name in gone:

@@ -140,6 +140,25 @@ def the_two_newest_are_kept(world: SnapshotWorld) -> None:
     assert world.crash().store.newest() == made[-1]
 
 
+def the_two_newest_can_be_read_until_a_newer_one_is_whole(world: SnapshotWorld) -> None:
+    """A leader goes on sending the one before the newest, and takes no third until the follower has it."""
+    made = [world.store.write(label(index), [b"%d" % index]) for index in (10, 20)]
+    seen: list[bytes] = []
+
+    def chunks() -> Iterator[bytes]:
+        for part in (b"thi", b"rd"):
+            seen.extend(world.store.read(one, 0, 2) for one in made)
+            yield part
+
+    world.store.write(label(30), chunks())
+    received = label_of(b"fourth", 40)
+    world.store.store_chunk(received, 0, b"fourth")
+    assert seen == [b"10", b"20"] * 2
+    assert world.store.read(made[1], 0, 2) == b"20"
+    assert world.store.finish(received)
+    assert contents(world, received) == b"fourth"
+
+
 def an_older_one_that_comes_later_is_not_the_newest(world: SnapshotWorld) -> None:
     """One is received while another is being written."""
     newer = label_of(b"newer", 50, 2)
@@ -269,6 +288,7 @@ CHECKS: tuple[Check, ...] = (
     a_part_ends_where_the_contents_end,
     contents_that_cannot_be_drawn_leave_nothing,
     the_two_newest_are_kept,
+    the_two_newest_can_be_read_until_a_newer_one_is_whole,
     an_older_one_that_comes_later_is_not_the_newest,
     one_of_the_same_index_takes_the_place_of_the_other,
     what_is_received_is_there_once_it_is_finished,

@@ -12,6 +12,7 @@ from fencepost.raft.core.entry import Snapshot
 from fencepost.raft.core.errors import FencepostError
 from fencepost.raft.ports import SnapshotStore
 from fencepost.storage import snapshot_files, snapshots
+from fencepost.storage.snapshot_files import SnapshotFile
 from fencepost.storage.snapshots import FileSnapshotStore
 
 from . import snapshot_contract as contract
@@ -97,7 +98,13 @@ def never_pruned(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def older_ones_pruned_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshots, "KEPT", 1)
+    genuine = FileSnapshotStore._prune
+
+    def eager(self: FileSnapshotStore, published: SnapshotFile, newest: SnapshotFile) -> None:
+        self._kept = 1
+        genuine(self, published, newest)
+
+    monkeypatch.setattr(FileSnapshotStore, "_prune", eager)
 
 
 def parts_stored_wherever_they_come_from(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +152,7 @@ FAULTS: dict[Callable[[pytest.MonkeyPatch], None], Check] = {
     not_synced: contract.what_was_written_is_the_newest_and_survives_a_crash,
     name_not_synced: contract.what_was_written_is_the_newest_and_survives_a_crash,
     never_pruned: contract.the_two_newest_are_kept,
-    older_ones_pruned_too_early: contract.the_two_newest_are_kept,
+    older_ones_pruned_too_early: contract.the_two_newest_can_be_read_until_a_newer_one_is_whole,
     parts_stored_wherever_they_come_from: contract.a_part_in_the_wrong_place_changes_nothing,
     finished_unseen: contract.what_is_damaged_on_its_way_is_not_kept,
     no_checksum: contract.damage_is_found_before_the_last_part,

@@ -230,6 +230,20 @@ def test_s10_a_newest_that_is_too_short_or_too_long_is_refused() -> None:
             open_store(disk)
 
 
+def test_more_are_kept_where_more_are_asked_for_and_never_less_than_two() -> None:
+    disk = FaultyDisk()
+    directory = open_directory(disk)
+    store = FileSnapshotStore.open(directory, kept=3)
+    made = [store.write(label(index), [CONTENTS]) for index in (10, 20, 30, 40)]
+    assert names(disk) == [snapshot_name(one) for one in made[1:]]
+    assert [store.read(one, 0, 8) for one in made[1:]] == [CONTENTS[:8]] * 3
+    FileSnapshotStore.open(directory).write(label(50), [CONTENTS])
+    assert names(disk) == [snapshot_name(label(index)) for index in (40, 50)]
+    with pytest.raises(ValueError, match="kept"):
+        FileSnapshotStore.open(directory, kept=1)
+    directory.close()
+
+
 def test_damage_of_an_older_one_is_no_hindrance() -> None:
     """Nothing depends on it any more."""
     disk = with_snapshots(5, 10)
