@@ -49,7 +49,7 @@ def fencepost() -> None:
 
 @click.group(
     cls=FencepostGroup,
-    help="Make a cluster, hand its leadership over, or go on when its majority is lost.",
+    help="Make a cluster, hand it over, or recover it.",
     examples=(
         "fencepost cluster init --nodes n1=127.0.0.1:7001,n2=127.0.0.1:7002,n3=127.0.0.1:7003 --out cluster",
         "fencepost cluster transfer-leader n2",

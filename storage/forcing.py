@@ -27,7 +27,7 @@ import structlog
 
 from ..raft.core.configuration import Configuration, decode_configuration, encode_configuration
 from ..raft.core.entry import Entry, EntryKind, HardState, Snapshot
-from ..raft.core.errors import StorageError
+from ..raft.core.errors import ConfigurationError, StorageError
 from ..raft.core.events import Persist
 from .disk import Disk, RealDisk
 from .failures import corrupt_file, disk_failure
@@ -94,10 +94,11 @@ def recovered_configuration(node_id: str, learners: Mapping[str, str], retired: 
     return Configuration((node_id,), learners=tuple(sorted(others)), retired=kept, addresses=addresses)
 
 
-def look(path: str | os.PathLike[str], disk: Disk | None = None) -> Prospect:
+def look(path: str | os.PathLike[str], disk: Disk | None = None, *, incarnation: int = 0) -> Prospect:
     """What :func:`force_recovery` would go on with. Reads only, takes no lock.
 
-    Raises DirectoryMismatch, StorageCorrupt, StorageFormatUnknown, StorageError.
+    Raises ConfigurationError for an ``incarnation`` that is not higher, DirectoryMismatch, StorageCorrupt,
+    StorageFormatUnknown, StorageError.
     """
     root = Path(path).absolute()
     disk = RealDisk() if disk is None else disk
@@ -112,10 +113,10 @@ def look(path: str | os.PathLike[str], disk: Disk | None = None) -> Prospect:
         newest_ns = log.entries[-1].time_ns if log.entries else snapshot.last_time_ns if snapshot else 0
         last = (log.last_index, log.last_term, newest_ns)
     commit_index = max(log.commit_index, snapshot.last_index if snapshot else 0)
-    incarnation = identity.incarnation + 1 if underway is None else underway.incarnation
-    return Prospect(
-        identity, incarnation, log.hard_state, commit_index, *last, configuration, resumed=underway is not None
-    )
+    raised = underway.incarnation if underway else incarnation or identity.incarnation + 1
+    if underway is None and raised <= identity.incarnation:
+        raise ConfigurationError(f"incarnation {raised} is not above that of the directory, {identity.incarnation}")
+    return Prospect(identity, raised, log.hard_state, commit_index, *last, configuration, resumed=underway is not None)
 
 
 def _superseded(log: Recovered, snapshot: Snapshot) -> bool:
@@ -141,14 +142,16 @@ def force_recovery(
     configure: Callable[[Prospect], Configuration],
     *,
     now_ns: int,
+    incarnation: int = 0,
     disk: Disk | None = None,
     entropy: Callable[[int], bytes] = os.urandom,
 ) -> Prospect:
     """Let the node of this stopped directory go on alone, and say from where it does.
 
     ``configure(prospect)`` gives the new configuration; it is not asked where an earlier run is completed.
-    ``now_ns`` is the wall clock, for the time of the entry. Raises DirectoryLocked, StorageFull and what
-    :func:`look` raises; after any of it, it may be run again.
+    ``now_ns`` is the wall clock, for the time of the entry.
+    ``incarnation`` is the new one, 0 for the next. Raises DirectoryLocked, StorageFull and what :func:`look`
+    raises; after any of it, it may be run again.
     """
     root = Path(path).absolute()
     disk = RealDisk() if disk is None else disk
@@ -163,7 +166,7 @@ def force_recovery(
         recovering=True,
     )
     try:
-        prospect = look(root, disk)
+        prospect = look(root, disk, incarnation=incarnation)
         underway = Recovering.read(disk, root)
         if underway is None:
             underway = _begin(directory, prospect, configure(prospect), now_ns)

@@ -149,16 +149,30 @@ async def _tail_directory(session: Session, path: Path, number: int, follow: boo
         return
     _stream(session, rows, first=True)
     after, stamp = log.last_index, _stamp(path)
+    open_terms = _open_terms(rows)
     while not session.render.closed:
         await asyncio.sleep(POLL_S)
         now = _stamp(path)
         if now == stamp:
             continue
-        stamp = now
-        log = read_log(path)
-        # After a truncation the same indexes come again, with other entries.
-        _stream(session, _rows_of(log, min(after, log.last_index)))
-        after = log.last_index
+        log, stamp = read_log(path), now
+        # What was not committed may have been replaced: the same index comes again, with another entry.
+        while after in open_terms and _term_at(log, after) != open_terms[after]:
+            after -= 1
+        rows = _rows_of(log, after)
+        _stream(session, rows)
+        open_terms = {**{index: term for index, term in open_terms.items() if index <= after}, **_open_terms(rows)}
+        after = max(after, log.last_index)
+
+
+def _open_terms(rows: Sequence[Mapping[str, Any]]) -> dict[int, int]:
+    """The term by index, of entries that were not known to be committed when they were shown."""
+    return {row["index"]: row["term"] for row in rows if not row["committed"]}
+
+
+def _term_at(log: Recovered, index: int) -> int:
+    offset = index - log.previous_index - 1
+    return log.entries[offset].term if 0 <= offset < len(log.entries) else 0
 
 
 def _rows_of(log: Recovered, after: int) -> list[dict[str, Any]]:

@@ -45,9 +45,16 @@ from .cluster import parse_nodes
     help="Nodes that get the log from this one, as learners, once they start with empty directories; and the address "
     "of this one. Default: this node alone.",
 )
+@click.option(
+    "--incarnation",
+    type=click.IntRange(min=2),
+    metavar="N",
+    help="Higher than any that the cluster has had. Needed where another node was recovered, or a backup restored, "
+    "and given up again.",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def recover(unsafe: bool, data_dir: Path, nodes: str | None, dry_run: bool, yes: bool) -> None:
+def recover(unsafe: bool, data_dir: Path, nodes: str | None, incarnation: int | None, dry_run: bool, yes: bool) -> None:
     session = current_session()
     configure_logging("warning", colored=session.render.colored(sys.stderr))
     again = f"fencepost cluster recover --unsafe --data-dir {shlex.quote(str(data_dir))}"
@@ -57,7 +64,7 @@ def recover(unsafe: bool, data_dir: Path, nodes: str | None, dry_run: bool, yes:
             next_step=f"{again} --dry-run",
         )
     members = {} if nodes is None else parse_nodes(nodes)
-    prospect = look(data_dir)
+    prospect = look(data_dir, incarnation=incarnation or 0)
     configuration = _configuration(prospect, members)
     warnings = consequences(prospect)
     if dry_run:
@@ -67,7 +74,12 @@ def recover(unsafe: bool, data_dir: Path, nodes: str | None, dry_run: bool, yes:
         session.render.warning(warning)
     if not yes:
         _ask(prospect.identity.cluster_id, again)
-    done = force_recovery(data_dir, lambda found: _configuration(found, members), now_ns=time.time_ns())
+    done = force_recovery(
+        data_dir,
+        lambda found: _configuration(found, members),
+        now_ns=time.time_ns(),
+        incarnation=incarnation or 0,
+    )
     _show(session, data_dir, done, configuration, warnings, dry_run=False)
 
 
@@ -89,11 +101,12 @@ def consequences(prospect: Prospect) -> list[str]:
     lost = f"everything behind index {prospect.last_index} is lost, acknowledged commands among it"
     found.append(f"what only {', '.join(others)} had, {lost}" if others else lost)
     if prospect.last_index > prospect.commit_index:
-        first = prospect.commit_index + 1
+        first, last = prospect.commit_index + 1, prospect.last_index
+        which = f"entry {last} was" if first == last else f"entries {first} to {last} were"
         found.append(
-            f"entries {first} to {prospect.last_index} were not known to be committed on {node} and become so: others "
+            f"{which} not known to be committed on {node} and will be: others "
             "may have committed other entries in their place, which are lost, and somebody may have been told that "
-            "these were not executed"
+            "what is there was not executed"
         )
     old = prospect.identity.incarnation
     found.append(
@@ -103,8 +116,12 @@ def consequences(prospect: Prospect) -> list[str]:
     return found
 
 
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
 def _ask(cluster_id: str, again: str) -> None:
-    if not sys.stdin.isatty():
+    if not _is_terminal():
         raise UsageProblem("this has to be confirmed; nothing was changed", next_step=f"{again} --yes")
     typed = click.prompt(f"Type the cluster's id, {cluster_id}, to go on", err=True, default="", show_default=False)
     if typed.strip() != cluster_id:

@@ -183,6 +183,7 @@ def _warnings(bodies: Sequence[Mapping[str, Any]]) -> list[str]:
     found: list[str] = []
     for key, what in (
         ("cluster_id", "the endpoints belong to different clusters"),
+        ("incarnation", "the nodes are of different incarnations of the cluster, and refuse each other"),
         ("definitions_digest", "the nodes' resource and effect definitions differ"),
     ):
         groups: dict[str, list[str]] = {}
