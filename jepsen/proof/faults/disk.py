@@ -151,8 +151,9 @@ def lost(stage: Stage, parameters: Parameters) -> bool:
 
 @kind("disk.old-copy", whom("follower", "any"), number("age_ms", 200, 6000), lasting(50, 2000), weight=0.7)
 def old_copy(stage: Stage, parameters: Parameters) -> bool:
-    """The directory of one node goes back to an old copy of itself. Only the leader can tell, and only after a while, so
-    this is safe no further than where nothing rests on what it has forgotten, and is only done there (``Stage.rests_on_others``)."""
+    """The directory of one node goes back to an old copy of itself. Only the leader can tell, and only after a while,
+    so this is safe no further than where nothing rests on what it has forgotten, and is only done there
+    (``Stage.rests_on_others``)."""
     name = stage.target(parameters)
     if name is None:
         return False
