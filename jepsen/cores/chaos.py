@@ -125,7 +125,7 @@ class Chaos(Changes):
         leader = world.leader()
         assert leader is not None
         members = [world.raft(name) for name in world.raft(leader).configuration.members]
-        start = max(raft.log.first_index for raft in members)
+        start = max(raft.log.window_start for raft in members)
         if len({(raft.log.last_index, *raft.log.slice(start, raft.log.last_index)) for raft in members}) != 1:
             raise world.violation("the logs differ in the end")
         if len({world.nodes[raft.node_id].machine.digest for raft in members}) != 1:

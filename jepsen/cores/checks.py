@@ -48,8 +48,8 @@ class ClusterChecks:
         applied = self._applied_to.get(name, 0)
         if raft.log.last_index < applied:
             raise AssertionError(f"{name} had applied {applied} and starts with a log to {raft.log.last_index}")
-        for entry in raft.log.slice(raft.log.first_index, min(applied, raft.log.last_index)):
-            if entry != self.committed[entry.index - 1]:
+        for entry in self._entries(name, raft, raft.log.first_index, min(applied, raft.log.last_index)):
+            if entry != self.committed[entry.index - 1] or raft.log.term_at(entry.index) != entry.term:
                 raise AssertionError(f"{name} had applied {self.committed[entry.index - 1]} and starts with {entry}")
         self._committed_to[name] = min(raft.log.previous_index, len(self.committed))
         self._check_committed(name, raft)
@@ -103,7 +103,7 @@ class ClusterChecks:
 
     def _check_committed(self, name: str, raft: RaftState) -> None:
         start = max(self._committed_to[name], raft.log.previous_index) + 1
-        for entry in raft.log.slice(start, raft.commit_index):
+        for entry in self._entries(name, raft, start, raft.commit_index):
             if entry.index > len(self.committed):
                 self.committed.append(entry)
                 self.digests.append(next_digest(self.digests[-1], entry))
@@ -116,6 +116,13 @@ class ClusterChecks:
         if raft.commit_index > len(self.committed):
             raise AssertionError(f"{name} committed {raft.commit_index} by a snapshot of what nobody has committed")
         self._committed_to[name] = raft.commit_index
+
+    def _entries(self, name: str, raft: RaftState, first: int, last: int) -> list[Entry]:
+        """From memory, and what a start has left on disk from there."""
+        start, disk = raft.log.window_start, self._nodes[name].disk
+        behind = disk.previous_index
+        older = disk.entries[first - behind - 1 : max(min(last, start - 1) - behind, 0)] if first < start else []
+        return [*older, *raft.log.slice(max(first, start), last)]
 
     def check_applied(self, name: str, entry: Entry) -> None:
         if entry.index > len(self.committed) or self.committed[entry.index - 1] != entry:

@@ -64,12 +64,13 @@ class Processes(Agenda):
         node.machine = Machine()
         if snapshot is not None:
             node.machine.restore(node.snapshots.contents(snapshot) or b"")
+        entries, older = disk.recover(self.options.window_entries, self.options.window_bytes)
         with self.judged():
             node.raft = Raft(
                 node_id=name,
                 configuration=node.configuration,
                 hard_state=disk.hard_state,
-                entries=list(disk.entries),
+                entries=entries,
                 commit_index=disk.commit_index,
                 options=self.options,
                 between=self.random.randint,
@@ -77,6 +78,7 @@ class Processes(Agenda):
                 snapshot=snapshot,
                 previous_index=disk.previous_index,
                 previous_term=disk.previous_term,
+                older=older,
             )
             self.checks.restarted(node)
         if not self.options.lease_reads:

@@ -23,8 +23,11 @@ OPTIONS = Options(
 """Small limits, so that every one of them is reached."""
 
 SNAPSHOTS = replace(OPTIONS, snapshot_entries=12, snapshot_bytes=400, retained_entries=4)
+WINDOWS = replace(OPTIONS, window_entries=3)
 LEASES = replace(OPTIONS, lease_reads=True, clock_drift_ppm=50_000)
-EVERYTHING = replace(SNAPSHOTS, lease_reads=True, clock_drift_ppm=50_000)
+EVERYTHING = replace(
+    SNAPSHOTS, lease_reads=True, clock_drift_ppm=50_000, retained_entries=30, window_entries=6, window_bytes=60
+)
 
 
 class Profile(NamedTuple):
@@ -59,7 +62,13 @@ PROFILES = (
     Profile("partitions", ("partition", "one_way", "isolate_leader", "heal"), network=Network(duplication=0.05)),
     Profile("crashes", ("crash", "restart", "restart"), disk_times=SLOW_DISK),
     Profile("disks", ("stick", "unstick", "fail_storage", "restart"), disk_times=SLOW_DISK),
-    Profile("power", ("power_cut", "crash_leader", "restart", "restart"), network=LOSSY, disk_times=SLOW_DISK),
+    Profile(
+        "power",
+        ("power_cut", "crash_leader", "restart", "restart"),
+        network=LOSSY,
+        disk_times=SLOW_DISK,
+        options=WINDOWS,
+    ),
     Profile("roles", ("campaign", "step_down", "unreachable", "isolate_leader", "heal"), network=LOSSY),
     Profile("freezes", ("pause", "pause_leader"), network=LATE),
     Profile(
@@ -68,6 +77,7 @@ PROFILES = (
         nodes=5,
         network=LATE,
         disk_times=SLOW_DISK,
+        options=WINDOWS,
     ),
     Profile(
         "everything",

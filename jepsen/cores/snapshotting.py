@@ -6,11 +6,14 @@ import zlib
 from collections.abc import Callable
 
 from ...raft.core.entry import Snapshot
+from ...raft.core.errors import NotFound
 from ...raft.core.events import (
     ChunkStored,
     ChunkUnavailable,
+    EntriesRead,
     Event,
     ReadChunk,
+    ReadEntries,
     Send,
     SnapshotNotTaken,
     SnapshotReceived,
@@ -35,6 +38,8 @@ class Snapshotting(Processes):
         """Snapshots that nodes have taken of their own, and below those that they got and that were spoilt."""
         self.installed = 0
         self.damaged = 0
+        self.read_back = 0
+        """How often entries that were on disk only were read for a follower."""
 
     def send(self, node: Node, send: Send) -> None:
         """Transmit it once the write that it waits for is durable."""
@@ -121,6 +126,22 @@ class Snapshotting(Processes):
         data = contents[message.offset : message.offset + chunk.length]
         self.send(node, Send(chunk.to, message._replace(data=data), chunk.after))
         return None
+
+    # -- entries that are on disk only --------------------------------------------------------------
+
+    def read_entries(self, node: Node, wanted: ReadEntries) -> None:
+        self._in_turn(node, lambda: self._entries_read(node, wanted))
+
+    def _entries_read(self, node: Node, wanted: ReadEntries) -> Event:
+        try:
+            entries = node.disk.read(wanted.start, wanted.end, wanted.bytes_max)
+        except NotFound:
+            entries = []
+        assert node.raft is not None
+        if entries and entries[-1].index > node.raft.commit_index:
+            raise AssertionError(f"{node.name} read back {entries[-1]}, and {node.raft.commit_index} is committed")
+        self.read_back += 1
+        return EntriesRead(node.clock(self.now), wanted.to, wanted.term, wanted.start, entries)
 
     def restore(self, node: Node, snapshot: Snapshot) -> None:
         contents = node.snapshots.contents(snapshot)

@@ -212,6 +212,8 @@ class World(Snapshotting):
             self.store_chunk(node, part)
         for chunk in effects.chunks:
             self.read_chunk(node, chunk)
+        for wanted in effects.read_entries:
+            self.read_entries(node, wanted)
         if effects.restore is not None:
             self.restore(node, effects.restore)
         if effects.apply_to:
@@ -230,7 +232,11 @@ class World(Snapshotting):
         held = max(node.disk.last_index, node.snapshots.last_index)
         if apply_to > held:
             raise AssertionError(f"applied {apply_to} with entries to {held} on the disk")
-        for entry in node.raft.log.slice(node.machine.last_index + 1, apply_to):
+        first, start, behind = node.machine.last_index + 1, node.raft.log.window_start, node.disk.previous_index
+        entries = node.raft.log.slice(max(first, start), apply_to)
+        if first < start:
+            entries = [*node.disk.entries[first - behind - 1 : min(start - 1, apply_to) - behind], *entries]
+        for entry in entries:
             self.checks.check_applied(node.name, entry)
             node.machine.apply(entry)
 

@@ -88,6 +88,13 @@ def test_snapshots_are_taken_and_installed_at_nodes_that_lag() -> None:
     assert sum(world.damaged for world in worlds) > 3
 
 
+def test_entries_that_left_the_window_are_read_back_for_followers() -> None:
+    by_name = {PROFILES[place].name: sum(chaos.world.read_back for chaos in runs(place)) for place in PLACES}
+    assert by_name["five"] + by_name["power"] > 100
+    assert by_name["all together"] > 10
+    assert by_name["lossy"] == 0
+
+
 def test_the_same_seed_is_the_same_run() -> None:
     for place in (6, len(PROFILES) - 1):
         one, two = run(place), runs(place)[0]
