@@ -9,6 +9,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,18 @@ class PostgresServer:
             end(self.process, number)
             self.process = None
 
+    @contextmanager
+    def as_standby(self) -> Iterator[None]:
+        """Started anew as one that follows a primary, which it never hears from."""
+        mark = self._folder / "standby.signal"
+        self.stop()
+        mark.touch()
+        self.start(hot_standby="on")
+        yield
+        self.stop()
+        mark.unlink()
+        self.start()
+
     def query(self, sql: str, *parameters: Any) -> list[Any]:
         """Rows, read at once on a connection and a loop of its own, so that a test on a loop may ask too."""
         rows: list[Any] = run_aside(_query(self.url, sql, parameters))
@@ -113,18 +126,25 @@ def run_aside(work: Any) -> Any:
         return thread.submit(asyncio.run, work).result()
 
 
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[PostgresServer]:
-    """One for the run; :func:`postgres` gives it empty to each test."""
+@contextmanager
+def make_postgres_server() -> Iterator[PostgresServer]:
+    """A new server, not started yet, that is gone afterwards."""
     programs = _programs()
     if programs is None or not (programs / "postgres").exists():
         missing("a PostgreSQL server", "postgresql")
     user = "postgres" if os.geteuid() == 0 else None
     with folder_of(user) as folder:
         server = PostgresServer(programs, folder, user)
-        server.start()
         yield server
         server.stop(signal.SIGQUIT)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """One for the run; :func:`postgres` gives it empty to each test."""
+    with make_postgres_server() as server:
+        server.start()
+        yield server
 
 
 @pytest.fixture

@@ -121,6 +121,8 @@ class PostgresResource:
                 return
             for statement in self._statements.values():
                 await self._check(connection, statement)
+            # Preparing leaves the implicit transaction open until the next request, with its locks.
+            await self._connection.settle()
             self._checked = self._connection.opened
 
     async def _check(self, connection: Any, statement: Statement) -> None:

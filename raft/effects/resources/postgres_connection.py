@@ -93,7 +93,7 @@ class PostgresConnection:
         self.drop()
         connection = await self._connect()
         try:
-            await self._settle(connection)
+            await self._set_up(connection)
             await self._check_server(connection)
             await self._make_tables(connection)
         except BaseException:
@@ -128,7 +128,7 @@ class PostgresConnection:
                 next_step=f"postgresql://user:password@host:5432/database, in url_env of [resources.{self._name}]",
             ) from None
 
-    async def _settle(self, connection: Any) -> None:
+    async def _set_up(self, connection: Any) -> None:
         """What holds for this session, whatever the server, the database and the role say."""
         bounds = self._bounds
         settings = {
@@ -156,6 +156,11 @@ class PostgresConnection:
             for kind in _TEXT_TYPES:
                 decode = _as_json if kind in JSON_TYPES else str
                 await connection.set_type_codec(kind, schema="pg_catalog", encoder=str, decoder=decode, format="text")
+
+    async def settle(self) -> None:
+        """End what a request outside of a transaction may have left open."""
+        with self._opening():
+            await self._connection.execute("SELECT 1")
 
     async def _check_server(self, connection: Any) -> None:
         with self._opening():
@@ -243,13 +248,21 @@ class PostgresConnection:
         """
         asyncpg = _library(self._name)
         connection = await self.open()
-        broken = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+        # InternalClientError: the library's own state, when the server hangs up between two of its steps.
+        broken = (
+            asyncpg.PostgresError,
+            asyncpg.InterfaceError,
+            asyncpg.InternalClientError,
+            OSError,
+            TimeoutError,
+        )
         try:
             await connection.execute(BEGIN)
             yield connection
         except broken as error:
-            # Nothing is committed before COMMIT is sent, whatever has become of the connection.
-            await self._abandon(connection)
+            # Nothing is committed before COMMIT is sent. The server undoes the rest when it finds us gone; what was
+            # prepared here goes too, which is what an altered table needs.
+            self.drop()
             raise self.unavailable(error, "fails") from error
         except (asyncio.CancelledError, GeneratorExit):
             self.drop()
@@ -288,8 +301,6 @@ class PostgresConnection:
             await connection.execute("ROLLBACK")
         except BaseException:
             self.drop()
-            if not connection.is_closed():
-                connection.terminate()
 
     def unavailable(
         self, error: BaseException | None, what: str, *, outcome: Outcome = Outcome.RETRY

@@ -26,6 +26,7 @@ _CONTENTION = frozenset(
         "40001",  # serialization_failure
         "40P01",  # deadlock_detected
         "55P03",  # lock_not_available: lock_timeout
+        "55006",  # object_in_use
         "57014",  # query_canceled: statement_timeout
     }
 )
@@ -38,17 +39,19 @@ _MISSING = frozenset(
         "42501",  # insufficient_privilege
     }
 )
-_ATTEMPT_CLASSES = frozenset(
+_SERVER_CLASSES = frozenset(
     {
-        "21",  # cardinality violation: ON CONFLICT met one row twice
-        "22",  # data exception
-        "23",  # integrity constraint violation
-        "27",  # triggered data change violation
-        "44",  # WITH CHECK OPTION violation
-        "54",  # program limit exceeded
-        "P0",  # RAISE in PL/pgSQL
+        "08",  # connection exception
+        "25",  # invalid transaction state: read-only, or ended by the server
+        "53",  # insufficient resources: disk full, out of memory, too many connections
+        "57",  # operator intervention: shutting down, starting, a crash of another session
+        "58",  # system error: a failed write or read
+        "F0",  # configuration file error
+        "XX",  # internal error, damaged data
+        "",
     }
 )
+_STATEMENT_CLASSES = frozenset({"42", "0A"})
 CONNECT_REFUSED = frozenset({"28000", "28P01", "3D000", "42501"})
 """Wrong user, password or database: an operator has to put it right."""
 
@@ -65,8 +68,7 @@ def cause_of(error: BaseException) -> Cause:
         return Cause.CONTENTION
     if code in _MISSING:
         return Cause.MISSING
-    if code[:2] in _ATTEMPT_CLASSES:
-        return Cause.ATTEMPT
-    if code[:2] == "42":
-        return Cause.STATEMENT
-    return Cause.SERVER
+    if code[:2] in _SERVER_CLASSES or type(error).__name__ == "InvalidCachedStatementError":
+        # The last: a table was altered since the statement was prepared. A new connection prepares it anew.
+        return Cause.SERVER
+    return Cause.STATEMENT if code[:2] in _STATEMENT_CLASSES else Cause.ATTEMPT

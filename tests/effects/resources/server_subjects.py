@@ -37,7 +37,7 @@ class PostgresSubject:
         given = {"credit": POSTGRES_CREDIT.format(name=name)} if effects is None else effects
         return PostgresResource(
             name,
-            self.server.url,
+            options.pop("url", self.server.url),
             {effect: PostgresEffect(sql) for effect, sql in given.items()},
             cluster_id=cluster_id,
             **{"schema": POSTGRES_SCHEMA, "dedupe": self.dedupe, "bounds": PostgresBounds(), **options},
@@ -68,7 +68,7 @@ class RedisSubject:
         given = {"credit": credit} if effects is None else effects
         return RedisResource(
             name,
-            self.server.url,
+            options.pop("url", self.server.url),
             {effect: RedisEffect(commands) for effect, commands in given.items()},
             cluster_id=cluster_id,
             **options,
