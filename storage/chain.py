@@ -6,16 +6,18 @@ segment would look the same.
 
 Both ends move by the same rule, that a crash between two steps leaves the old chain or the new one
 (S14). A new segment is made durable, then named in the manifest, then used. Old ones are struck from
-the manifest, and only when that is durable deleted; what a crash leaves of them is deleted later.
+the manifest, and only when that is durable deleted or recycled; what a crash leaves of them is deleted later.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from .disk import Disk
 from .failures import corrupt_file, disk_failure
+from .room import Room
 from .segments import (
     HEADER_BYTES,
     ActiveSegment,
@@ -25,6 +27,7 @@ from .segments import (
     segment_name,
     segment_number,
 )
+from .spare import Spare
 from .standing import LogState
 from .statefiles import read_state, write_state
 
@@ -65,30 +68,49 @@ def last_segment(disk: Disk, directory: Path) -> int:
     return max(_numbers(disk, directory), default=0)
 
 
-def roll(disk: Disk, active: ActiveSegment, salt: bytes, state: LogState, first: int) -> ActiveSegment:
-    """Finish a segment and go on in a new one: new file, its name, the manifest, then use."""
+def roll(
+    disk: Disk,
+    active: ActiveSegment,
+    spare: Spare,
+    entropy: Callable[[int], bytes],
+    state: LogState,
+    first: int,
+    room: Room,
+) -> ActiveSegment:
+    """Finish a segment and go on in a new one: new file, its name, the manifest, then use.
+
+    The new file is the spare one, where there is one.
+    """
     active.finish()
     directory = active.path.parent
-    header = SegmentHeader(active.header.number + 1, active.end, salt, active.header.instance, state)
-    path = create_segment(disk, directory, header)
-    write_manifest(disk, directory, header.instance, Manifest(first, header.number))
-    following = open_segment(disk, path, header, HEADER_BYTES)
+    number = active.header.number + 1
+    header = SegmentHeader(number, active.end, spare.draw_salt(entropy), active.header.instance, state)
+    following = room.spend(lambda: _begin(disk, directory, header, spare))
+    room.spend(lambda: write_manifest(disk, directory, header.instance, Manifest(first, header.number)))
     active.close()
     return following
 
 
-def trim(disk: Disk, directory: Path, instance: bytes, manifest: Manifest) -> None:
-    """Let the log begin at ``manifest.first``, and delete what is before it."""
-    write_manifest(disk, directory, instance, manifest)
-    remove_before(disk, directory, manifest.first)
+def _begin(disk: Disk, directory: Path, header: SegmentHeader, spare: Spare) -> ActiveSegment:
+    if spare.size:
+        return spare.become(header)
+    return open_segment(disk, create_segment(disk, directory, header), header, HEADER_BYTES)
 
 
-def remove_before(disk: Disk, directory: Path, first: int) -> None:
-    """Delete the segments that the manifest no longer counts, oldest first."""
+def trim(disk: Disk, directory: Path, instance: bytes, manifest: Manifest, spare: Spare, room: Room) -> None:
+    """Let the log begin at ``manifest.first``, and delete or recycle what is before it."""
+    room.spend(lambda: write_manifest(disk, directory, instance, manifest))
+    remove_before(disk, directory, manifest.first, spare)
+
+
+def remove_before(disk: Disk, directory: Path, first: int, spare: Spare | None = None) -> None:
+    """Delete the segments that the manifest no longer counts, oldest first, or keep one as the spare."""
     numbers = sorted(number for number in _numbers(disk, directory) if number < first)
     try:
         for number in numbers:
-            disk.unlink(directory / segment_name(number))
+            path = directory / segment_name(number)
+            if spare is None or not spare.recycle(path):
+                disk.unlink(path)
         if numbers:
             disk.sync_directory(directory)
     except OSError as error:

@@ -7,6 +7,7 @@
     DIR/boot         how often the directory was opened
     DIR/instances    the instance ids under which peers have been met
     DIR/log/         the log
+    DIR/reserve      room that is given up when the disk is full
     DIR/snapshots/   what took the place of entries that the log gave up
 
 The **instance id** is random and made with the directory: a node that comes back with a wiped disk
@@ -50,10 +51,11 @@ from .formatting import (
     refuse_orphaned,
     refuse_unfinished,
 )
+from .reserve import RESERVE, RESERVE_BYTES, Reserve
 from .segments import clear_temporaries
 from .statefiles import TEMPORARY, read_state, write_state
 
-_OURS = frozenset({LOCK, IDENTITY, FORMATTING, RESTORING, RECOVERING, BOOT, INSTANCES, LOG, SNAPSHOTS})
+_OURS = frozenset({LOCK, IDENTITY, FORMATTING, RESTORING, RECOVERING, BOOT, INSTANCES, LOG, SNAPSHOTS, RESERVE})
 _FOREIGN_ALLOWED = frozenset({"lost+found"})
 """A fresh file system mounted as the data directory is as good as an empty directory."""
 
@@ -72,6 +74,7 @@ class DataDirectory:
         disk: Disk,
         lock: Lock,
         entropy: Callable[[int], bytes],
+        reserve: Reserve,
     ) -> None:
         self.path = path
         self.cluster_id = identity.cluster_id
@@ -85,6 +88,7 @@ class DataDirectory:
         """This open formatted the directory."""
         self.disk = disk
         self.entropy = entropy
+        self.reserve = reserve
         self.log_path = path / LOG
         self.snapshots_path = path / SNAPSHOTS
         self._instances = instances
@@ -102,11 +106,13 @@ class DataDirectory:
         disk: Disk | None = None,
         entropy: Callable[[int], bytes] = os.urandom,
         recovering: bool = False,
+        reserve_bytes: int = RESERVE_BYTES,
     ) -> DataDirectory:
         """Lock the directory and make sure that it is this node's; format it if it is empty or missing.
 
         ``voters`` and ``incarnation`` are those that an empty one begins with; one that is there keeps its own.
-        ``recovering``: it may be in the middle of a forced recovery.
+        ``recovering``: it may be in the middle of a forced recovery. ``reserve_bytes`` are held for the day
+        when the disk is full; 0 for none.
         Raises DirectoryLocked, DirectoryOfOtherNode, DirectoryOfOtherCluster, DirectoryOccupied (foreign
         files), DirectoryUnfinished, StorageFormatUnknown (a newer version's; nothing was touched),
         StorageCorrupt, IdentityMissing among it, StorageFull, StorageError.
@@ -127,7 +133,9 @@ class DataDirectory:
             else:
                 _refuse_other(root, identity, cluster_id, node_id)
             instances = _read_instances(disk, root)
-            boot = _raise_boot(disk, root)
+            reserve = Reserve(disk, root, reserve_bytes)
+            boot = reserve.spend(lambda: _raise_boot(disk, root))
+            reserve.make(_free_bytes(disk, root))
             return cls(
                 root,
                 identity,
@@ -137,6 +145,7 @@ class DataDirectory:
                 disk=disk,
                 lock=lock,
                 entropy=entropy,
+                reserve=reserve,
             )
         except BaseException:
             lock.release()
@@ -163,7 +172,7 @@ class DataDirectory:
                 "docs/operations.md, 'When something is lost'",
             )
         instances = {**self._instances, node_id: instance_id}
-        write_state(self.disk, self.path / INSTANCES, INSTANCES, instances)
+        self.reserve.spend(lambda: write_state(self.disk, self.path / INSTANCES, INSTANCES, instances))
         self._instances = instances
 
     def close(self) -> None:
@@ -293,6 +302,14 @@ def _count(value: Any) -> int:
     if type(value) is not int or value < 0:
         raise TypeError(f"{value!r} is no count")
     return value
+
+
+def _free_bytes(disk: Disk, root: Path) -> int:
+    """0 where the file system does not tell."""
+    try:
+        return disk.free_bytes(root)
+    except OSError:
+        return 0
 
 
 def _raise_boot(disk: Disk, root: Path) -> int:

@@ -21,21 +21,23 @@ from ..raft.core.entry import Entry
 from ..raft.core.errors import StorageError, StorageFull
 from ..raft.core.events import Persist
 from .admission import Admission
-from .chain import Manifest, last_segment, remove_before, roll, trim, write_manifest
+from .chain import Manifest, last_segment, remove_before, write_manifest
 from .disk import Disk
 from .entry_reader import EntryIndex, EntryReader
 from .failures import disk_failure
 from .identity import DataDirectory
 from .records import RecordType
 from .recovery import ALL, LoadedLog, Recovered, Window, load_log
+from .room import DEFAULT_LOW_BYTES, Room
 from .segments import (
     DEFAULT_SEGMENT_BYTES,
-    ActiveSegment,
     clear_temporaries,
     open_segment,
     segment_name,
 )
+from .spare import Spare
 from .standing import Standing
+from .tail import LogTail
 
 _log = structlog.get_logger("fencepost.storage")
 
@@ -56,6 +58,12 @@ class StoreStatus(NamedTuple):
     failure: StorageError | None
     first_segment: int = 1
     """Number of the segment that the log begins with."""
+    free_bytes: int = 0
+    """On the file system of the log, when it was looked at last: once a mebibyte, and when the log is sealed."""
+    low: bool = False
+    """That is less than ``low_bytes``."""
+    reserve_held: bool = False
+    """There is a file to give up when the disk is full."""
 
 
 SEAL_AFTER_S = 1.0
@@ -63,9 +71,8 @@ SEAL_AFTER_S = 1.0
 a torn write. Nothing waits for it."""
 
 
-ROLL_FRACTION = 8
-"""A segment that holds compacted entries ends early, once it is this part of its full size: a log whose
-entries are all in the segment in use could never be trimmed. Smaller logs keep their entries."""
+PIECES_MAX = 512
+"""More writes than this are joined before they are written: a system takes about a thousand at once."""
 
 
 class FileLogStore:
@@ -79,23 +86,10 @@ class FileLogStore:
     when :meth:`step` and :meth:`seal` are called, so that a run can be repeated exactly.
     """
 
-    def __init__(
-        self,
-        disk: Disk,
-        segment: ActiveSegment,
-        standing: Standing,
-        index: EntryIndex,
-        first_segment: int,
-        *,
-        segment_bytes: int,
-        seal_after_s: float,
-        entropy: Callable[[int], bytes],
-    ) -> None:
-        self._disk = disk
-        self._segment = segment
-        self._segment_bytes = segment_bytes
+    def __init__(self, tail: LogTail, standing: Standing, index: EntryIndex, reader: EntryReader, seal_after_s: float):
+        """Made by :meth:`open`."""
+        self._tail = tail
         self._seal_after_s = seal_after_s
-        self._entropy = entropy
         self._queue: SimpleQueue[Persist | None] = SimpleQueue()
         self._packer = msgpack.Packer()
         self._thread: Thread | None = None
@@ -113,8 +107,7 @@ class FileLogStore:
         self._index = index
         self._collected: list[Persist] = []
         """What the record under way holds."""
-        self._entry_reader = EntryReader(disk, segment.path.parent, index)
-        self._first_segment = first_segment
+        self._entry_reader = reader
         # What the log will be once the queue is empty; touched by append only.
         self._admission = Admission(standing.state)
 
@@ -126,12 +119,14 @@ class FileLogStore:
         segment_bytes: int = DEFAULT_SEGMENT_BYTES,
         seal_after_s: float = SEAL_AFTER_S,
         window: Window = ALL,
+        low_bytes: int = DEFAULT_LOW_BYTES,
     ) -> tuple[FileLogStore, Recovered]:
         """Recover the log of an open data directory and make it ready for appending.
 
         A torn tail is cut and the cut synced. ``segment_bytes`` is the size at which a segment ends,
         ``seal_after_s`` how long nothing is written until the log is sealed, ``window`` how much of it is
-        kept in what is returned: the rest is read back by :meth:`read`.
+        kept in what is returned: the rest is read back by :meth:`read`. With less than ``low_bytes`` free on
+        its disk, the log warns.
         Raises StorageCorrupt, StorageFormatUnknown, StorageFull or StorageError; then nothing was
         changed that the next attempt would miss.
         """
@@ -140,23 +135,27 @@ class FileLogStore:
         loaded = load_log(disk, log_path, bytes.fromhex(directory.instance_id), window)
         manifest = Manifest(loaded.manifest.first, loaded.header.number)
         if manifest != loaded.manifest:
-            write_manifest(disk, log_path, loaded.header.instance, manifest)
+            directory.reserve.spend(lambda: write_manifest(disk, log_path, loaded.header.instance, manifest))
         remove_before(disk, log_path, manifest.first)
         segment = open_segment(disk, loaded.path, loaded.header, loaded.end)
-        store = cls(
+        spare = Spare(disk, log_path, segment_bytes)
+        tail = LogTail(
             disk,
             segment,
             loaded.standing,
             loaded.where,
             manifest.first,
             segment_bytes=segment_bytes,
-            seal_after_s=seal_after_s,
             entropy=directory.entropy,
+            spare=spare,
+            room=Room(disk, log_path, directory.reserve, spare, low_bytes=low_bytes, spare_bytes=segment_bytes),
         )
+        reader = EntryReader(disk, log_path, loaded.where)
+        store = cls(tail, loaded.standing, loaded.where, reader, seal_after_s)
         try:
             store._make_ready(loaded)
         except BaseException:
-            store._segment.close()
+            store._tail.close()
             raise
         return store, loaded.recovered
 
@@ -233,12 +232,20 @@ class FileLogStore:
                 self._run()
         else:
             self._thread.join()
-        self._segment.close()
+        self._tail.close()
 
     def status(self) -> StoreStatus:
-        segment = self._segment
+        tail, room = self._tail, self._tail.room
         return StoreStatus(
-            segment.header.number, segment.end, self._syncs, self._written_bytes, self._failure, self._first_segment
+            tail.segment.header.number,
+            tail.segment.end,
+            self._syncs,
+            self._written_bytes,
+            self._failure,
+            tail.first_segment,
+            room.free_bytes,
+            room.low,
+            room.reserve_held,
         )
 
     # -- the caller's thread ------------------------------------------------------------------------
@@ -284,26 +291,26 @@ class FileLogStore:
                 self._seal()
             except StorageFull:
                 # Everything acknowledged is durable; without its seal the log reads as after a kill.
-                _log.warning("log_not_sealed", file=os.fspath(self._segment.path))
+                _log.warning("log_not_sealed", file=os.fspath(self._tail.segment.path))
 
     def _turn(self, write: Persist | None) -> None:
         """Make this write and what is queued behind it durable, as one record. None ends the writer."""
         if write is None:
             self._ended = True
             return
-        body, sequence, closing = self._collect(write)
-        offset = self._segment.end
-        self._segment.append(RecordType.WRITES, body)
-        self._index.written(self._segment.header.number, offset, self._collected)
+        pieces, sequence, closing = self._collect(write)
+        tail = self._tail
+        offset = tail.append(RecordType.WRITES, *pieces)
+        self._index.written(tail.segment.header.number, offset, self._collected)
         self._sealed = False
         self._syncs += 1
-        self._written_bytes += len(body)
+        self._written_bytes += sum(map(len, pieces))
         self._on_durable(sequence)
         self._ended = closing
         if not closing:
-            self._look_ahead()
+            tail.look_ahead()
 
-    def _collect(self, write: Persist) -> tuple[bytes, int, bool]:
+    def _collect(self, write: Persist) -> tuple[list[bytes], int, bool]:
         """Everything that is queued, as the body of one record; its last sequence; whether to end."""
         pack, take = self._packer.pack, self._queue.get_nowait
         packed = pack(write)
@@ -327,47 +334,17 @@ class FileLogStore:
             room -= len(packed)
             sequence = following.sequence
         pieces.insert(0, self._packer.pack_array_header(len(pieces)))
-        return b"".join(pieces), sequence, closing
-
-    def _look_ahead(self) -> None:
-        """What later writes would have to wait for, done while nobody waits for this one.
-
-        What was compacted is deleted here: the write that said so is durable (S14).
-        """
-        standing = self._standing
-        freed, standing.freed = standing.freed, False
-        if freed:
-            # Before a roll too: where space is short, what is given up makes some.
-            self._trim()
-        if self._segment.end >= self._segment_bytes or (
-            freed and standing.holds_freed() and self._segment.end >= self._segment_bytes // ROLL_FRACTION
-        ):
-            self._roll()
-            if freed:
-                self._trim()
-        self._segment.write_ahead(self._segment_bytes)
-
-    def _roll(self) -> None:
-        standing = self._standing
-        self._segment = roll(self._disk, self._segment, self._entropy(16), standing.state, self._first_segment)
-        standing.begin_segment(self._segment.header.number)
-        self._index.begin_segment(self._segment.header.number, self._segment.header.seed)
-
-    def _trim(self) -> None:
-        first = self._standing.first_needed()
-        if first <= self._first_segment:
-            return
-        segment = self._segment
-        # First, so that whoever does not find a segment knows why.
-        self._index.drop_before(first)
-        trim(self._disk, segment.path.parent, segment.header.instance, Manifest(first, segment.header.number))
-        self._first_segment = first
+        if len(pieces) > PIECES_MAX:
+            pieces = [b"".join(pieces)]
+        return pieces, sequence, closing
 
     def _seal(self) -> None:
         standing = self._standing
         body = self._packer.pack((*standing.hard_state, standing.last_index, standing.commit_index))
-        self._segment.append(RecordType.SEAL, body)
+        self._tail.append(RecordType.SEAL, body)
         self._sealed = True
+        # It comes to rest: others may be filling the disk meanwhile, and nobody would look.
+        self._tail.room.look()
 
     def _fail(self, error: StorageError) -> None:
         self._failure = error
@@ -381,8 +358,9 @@ class FileLogStore:
     # -- opening ------------------------------------------------------------------------------------
 
     def _make_ready(self, loaded: LoadedLog) -> None:
+        tail = self._tail
         if loaded.size != loaded.end:
-            self._segment.finish()
+            tail.segment.finish()
         if loaded.recovered.torn_bytes:
             _log.warning(
                 "torn_tail_cut",
@@ -391,17 +369,18 @@ class FileLogStore:
                 bytes=loaded.recovered.torn_bytes,
                 next_index=self._standing.last_index + 1,
             )
-        if self._segment.header.state is None:
+        if tail.segment.header.state is None:
             # A version that knows no snapshots must not meet writes about them: it would call them
             # damage. A new segment it refuses by its version (S55).
-            self._roll()
+            tail.roll()
         if loaded.raised:
             raised = Persist(0, loaded.recovered.hard_state, 0, [], 0)
-            self._segment.append(RecordType.WRITES, self._packer.pack((raised,)))
+            tail.append(RecordType.WRITES, self._packer.pack((raised,)))
             self._standing.take(raised)
             self._admission = Admission(self._standing.state)
         if loaded.raised or not loaded.sealed:
             self._seal()
+        tail.room.look()
 
 
 def _settle(disk: Disk, log_path: Path) -> None:

@@ -86,15 +86,21 @@ def salt_seed(salt: bytes) -> int:
     return int(google_crc32c.value(salt))
 
 
-def encode_record(seed: int, offset: int, kind: int, body: bytes) -> tuple[bytes, bytes, bytes]:
-    """Header, body and padding of a record at ``offset`` of the segment with this seed."""
-    if len(body) > MAX_BODY_BYTES:
-        raise ValueError(f"a record of {len(body)} bytes is over the limit of {MAX_BODY_BYTES}")
-    padding = _ZEROS[: -(offset + HEADER_BYTES + len(body)) % SECTOR_BYTES]
-    body_check = google_crc32c.extend(google_crc32c.value(body), padding)
-    start = _UNCHECKED.pack(MAGIC, VERSION, kind, 0, GROUP, len(body), body_check)
+def encode_record(seed: int, offset: int, kind: int, *body: bytes) -> list[bytes]:
+    """Header, body and padding of a record at ``offset`` of the segment with this seed.
+
+    The body is in any number of pieces, which are neither copied nor joined.
+    """
+    length = sum(map(len, body))
+    if length > MAX_BODY_BYTES:
+        raise ValueError(f"a record of {length} bytes is over the limit of {MAX_BODY_BYTES}")
+    padding = _ZEROS[: -(offset + HEADER_BYTES + length) % SECTOR_BYTES]
+    body_check = 0
+    for piece in (*body, padding):
+        body_check = google_crc32c.extend(body_check, piece)
+    start = _UNCHECKED.pack(MAGIC, VERSION, kind, 0, GROUP, length, body_check)
     check = google_crc32c.extend(seed, _OFFSET.pack(offset) + start)
-    return start + _CHECK.pack(check), body, padding
+    return [start + _CHECK.pack(check), *body, padding]
 
 
 def header_at(data: bytes, seed: int, offset: int, base: int = 0) -> Header | None:

@@ -21,7 +21,17 @@ from .chain import Manifest, last_segment, read_manifest
 from .disk import Disk
 from .entry_reader import EntryIndex, Mark
 from .failures import corrupt, corrupt_file, disk_failure, format_unknown
-from .records import Record, RecordType, UnknownRecord, header_after, is_zero_from, record_at
+from .records import HEADER_BYTES as RECORD_HEADER_BYTES
+from .records import (
+    SECTOR_BYTES,
+    Record,
+    RecordType,
+    UnknownRecord,
+    header_after,
+    header_at,
+    is_zero_from,
+    record_at,
+)
 from .segments import HEADER_BYTES, SegmentHeader, decode_segment_header, segment_name
 from .standing import EMPTY, LogState, Standing
 
@@ -398,7 +408,16 @@ def _load_segment(
     if is_zero_from(data, offset):
         return offset, 0
     _judge_damage(path, data, seed, offset, replay.next_index, is_last=is_last)
-    return offset, len(data[offset:].rstrip(b"\0"))
+    return offset, _torn_bytes(data, seed, offset)
+
+
+def _torn_bytes(data: bytes, seed: int, offset: int) -> int:
+    """How much of a record there is at ``offset``. What follows may be older: the file had been used before."""
+    if not any(data[offset : offset + SECTOR_BYTES]):
+        return 0
+    header = header_at(data, seed, offset)
+    end = len(data) if header is None else offset + RECORD_HEADER_BYTES + header.length
+    return len(data[offset:end].rstrip(b"\0"))
 
 
 def _judge_damage(path: Path, data: bytes, seed: int, offset: int, index: int, *, is_last: bool) -> None:

@@ -12,7 +12,9 @@ of its own of 512 bytes, big-endian::
 loss falls between two records. The line with term and vote is the log as the segments before this one
 leave it: a check on them while they are there, and what takes their place when they were deleted.
 Version 1 has zeros there. Space behind the last record is written in advance with zeros, which
-are never a record: a sync that does not change the size of a file costs about half.
+are never a record: a sync that does not change the size of a file costs about half. Or a segment is made
+of an old one (``spare``) and has old records there, which are none under its salt. Then a sector of zeros,
+the *end mark*, is written behind each record and is overwritten by the next.
 
 A segment gets its name only when its header is synced, and is used only when its name and then the
 manifest are (``chain``, S14). So a named segment without an intact header is damage, whatever its place.
@@ -50,6 +52,7 @@ _CHECK = Struct(">I")
 HEADER_BYTES = SECTOR_BYTES
 _CHECKED_BYTES = HEADER_BYTES - _CHECK.size
 _ZEROS = bytes(AHEAD_BYTES)
+_END_MARK = bytes(SECTOR_BYTES)
 
 
 class SegmentHeader(NamedTuple):
@@ -65,6 +68,16 @@ class SegmentHeader(NamedTuple):
     @property
     def seed(self) -> int:
         return salt_seed(self.salt)
+
+
+def zeros_ahead(most: int) -> bytes:
+    """The next zeros to write in advance, at most so many."""
+    return _ZEROS[:most]
+
+
+def end_mark(end: int, size: int) -> bytes:
+    """What goes behind a record that ends at ``end`` of a file of ``size`` bytes of old records."""
+    return _END_MARK if end < size else b""
 
 
 def segment_name(number: int) -> str:
@@ -137,19 +150,37 @@ class ActiveSegment:
     ``end`` is where the next record goes; everything before it is synced.
     """
 
-    def __init__(self, file: File, path: Path, header: SegmentHeader, end: int) -> None:
+    def __init__(
+        self,
+        file: File,
+        path: Path,
+        header: SegmentHeader,
+        end: int,
+        *,
+        allocated: int = 0,
+        recycled: bool = False,
+    ) -> None:
+        """``allocated``: how long the file is already; ``recycled``: with old records, and not with zeros."""
         self._file = file
         self.path = path
         self.header = header
         self.end = end
         self._seed = header.seed
-        self._allocated = end
+        self._allocated = max(end, allocated)
+        self._old_bytes = allocated if recycled else 0
         self._ahead = True
+        self.refused = False
+        """The last record found no room and nothing of it is left: it may be tried again."""
 
-    def append(self, kind: int, body: bytes) -> None:
-        """Write one record and sync it: durable when this returns. Raises StorageError, for good."""
+    def append(self, kind: int, *body: bytes) -> None:
+        """Write one record, whose body may be in pieces, and sync it: durable when this returns.
+
+        Raises StorageError, for good; only where ``refused`` says so may it be tried again.
+        """
         end = self.end
-        record = encode_record(self._seed, end, kind, body)
+        record = encode_record(self._seed, end, kind, *body)
+        mark = end_mark(end + sum(map(len, record)), self._old_bytes)
+        record.append(mark)
         doing = "writing"
         try:
             written = write_fully(self._file, end, record)
@@ -159,9 +190,10 @@ class ActiveSegment:
             # Half a record must not stay where another could be put behind it (S11). After a failed
             # *sync* the whole record may be on disk, and what is there is for recovery to say (S12).
             if doing == "writing" or is_full(error):
-                self._cut()
+                self.refused = self._cut() and doing == "writing" and is_full(error)
             raise disk_failure(error, doing, self.path) from error
-        self.end = end + written
+        self.refused = False
+        self.end = end + written - len(mark)
         self._allocated = max(self._allocated, self.end)
 
     def write_ahead(self, limit: int) -> None:
@@ -181,7 +213,6 @@ class ActiveSegment:
                 raise disk_failure(error, doing, self.path) from error
             self._ahead = False
             self._cut()
-            self._allocated = self.end
             return
         self._allocated += written
 
@@ -197,11 +228,15 @@ class ActiveSegment:
         with contextlib.suppress(OSError):
             self._file.close()
 
-    def _cut(self) -> None:
-        # Best effort: if the cut fails too, the next recovery makes it.
-        with contextlib.suppress(OSError):
+    def _cut(self) -> bool:
+        """Nothing is left behind the last record; whether that is certain. If not, the next recovery cuts."""
+        try:
             self._file.truncate(self.end)
             self._file.sync()
+        except OSError:
+            return False
+        self._allocated, self._old_bytes = self.end, 0
+        return True
 
 
 def open_segment(disk: Disk, path: Path, header: SegmentHeader, end: int) -> ActiveSegment:

@@ -79,6 +79,7 @@ class SimNode:
             voters=host.voters,
             disk=host.disk,
             entropy=host.chance.randbytes,
+            reserve_bytes=world.disk_settings.reserve_bytes,
         )
         self.boot = directory.boot
         snapshots = FileSnapshotStore.open(directory)

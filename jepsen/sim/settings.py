@@ -51,6 +51,7 @@ class DiskSettings(NamedTuple):
     """The chance of a sync that takes up to ``tail_max_ns``."""
     tail_max_ns: int = 200 * MILLISECOND
     segment_bytes: int = 256 * 1024
+    reserve_bytes: int = 16 * 1024
     start_min_ns: int = 20 * MILLISECOND
     """How long a process takes from its start until it has read its disk, least and most."""
     start_max_ns: int = 200 * MILLISECOND

@@ -103,7 +103,7 @@ def damage_is_always_a_torn_tail(monkeypatch: pytest.MonkeyPatch) -> None:
 def acknowledged_before_the_write(monkeypatch: pytest.MonkeyPatch) -> None:
     genuine = log_store.FileLogStore._collect
 
-    def early(self: log_store.FileLogStore, write: Persist) -> tuple[bytes, int, bool]:
+    def early(self: log_store.FileLogStore, write: Persist) -> tuple[list[bytes], int, bool]:
         body, sequence, closing = genuine(self, write)
         tell = self._on_durable
 
@@ -121,7 +121,7 @@ def close_forgets_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ends the thread at the next record, whatever is queued (S42)."""
     genuine = log_store.FileLogStore._collect
 
-    def hasty(self: log_store.FileLogStore, write: Persist) -> tuple[bytes, int, bool]:
+    def hasty(self: log_store.FileLogStore, write: Persist) -> tuple[list[bytes], int, bool]:
         body, sequence, closing = genuine(self, write)
         return body, sequence, closing or self._closed
 

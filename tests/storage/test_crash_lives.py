@@ -6,12 +6,18 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from fencepost.raft.core.errors import StorageCorrupt
 from fencepost.raft.core.events import Persist
-from fencepost.storage import chain, log_store, recovery
+from fencepost.storage import chain, log_store, recovery, tail
+from fencepost.storage.disk import File
+from fencepost.storage.room import Room
+from fencepost.storage.segments import ActiveSegment, SegmentHeader
+from fencepost.storage.spare import Spare
 from fencepost.storage.standing import Standing
 
 from .crashes import Aftermath, crash_at_every_step
@@ -112,18 +118,22 @@ def test_s14_many_lives(seed: int) -> None:
 
 
 def deleted_before_the_manifest_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def hasty(disk: FaultyDisk, directory: Path, instance: bytes, manifest: chain.Manifest) -> None:
-        chain.remove_before(disk, directory, manifest.first)
+    def hasty(
+        disk: FaultyDisk, directory: Path, instance: bytes, manifest: chain.Manifest, spare: Spare, room: Room
+    ) -> None:
+        chain.remove_before(disk, directory, manifest.first, spare)
         chain.write_manifest(disk, directory, instance, manifest)
 
-    monkeypatch.setattr(log_store, "trim", hasty)
+    monkeypatch.setattr(tail, "trim", hasty)
 
 
 def the_manifest_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def silent(disk: FaultyDisk, directory: Path, instance: bytes, manifest: chain.Manifest) -> None:
-        chain.remove_before(disk, directory, manifest.first)
+    def silent(
+        disk: FaultyDisk, directory: Path, instance: bytes, manifest: chain.Manifest, spare: Spare, room: Room
+    ) -> None:
+        chain.remove_before(disk, directory, manifest.first, spare)
 
-    monkeypatch.setattr(log_store, "trim", silent)
+    monkeypatch.setattr(tail, "trim", silent)
 
 
 def a_segment_too_many_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,13 +155,32 @@ def truncations_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
 def compacted_before_it_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
     genuine = log_store.FileLogStore._collect
 
-    def early(self: log_store.FileLogStore, write: Persist) -> tuple[bytes, int, bool]:
+    def early(self: log_store.FileLogStore, write: Persist) -> tuple[list[bytes], int, bool]:
         collected = genuine(self, write)
         if self._standing.freed:
-            self._trim()
+            self._tail._trim()
         return collected
 
     monkeypatch.setattr(log_store.FileLogStore, "_collect", early)
+
+
+def a_salt_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The records of a segment's life before count as records of the new one."""
+    monkeypatch.setattr(Spare, "draw_salt", lambda self, entropy: b"salt" * 4)
+
+
+def a_recycled_segment_gets_its_name_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    genuine = Spare.become
+
+    def hasty(self: Spare, header: SegmentHeader) -> ActiveSegment:
+        file = self._file
+        assert file is not None
+        self._file = cast(File, SimpleNamespace(write_at=file.write_at, sync_data=lambda: None))
+        segment = genuine(self, header)
+        segment._file = file
+        return segment
+
+    monkeypatch.setattr(Spare, "become", hasty)
 
 
 def resets_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,6 +194,8 @@ FAULTS = (
     truncations_do_not_count,
     compacted_before_it_is_durable,
     resets_are_forgotten,
+    a_salt_is_used_again,
+    a_recycled_segment_gets_its_name_too_early,
 )
 
 

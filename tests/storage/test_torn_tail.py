@@ -206,7 +206,7 @@ def test_s10_a_torn_tail_below_a_recorded_commit_index_is_damage() -> None:
         log.wait(log.write(entries(1, 3)))
         log.wait(log.write(commit_index=3))
         data = disk.after_kill().read(ROOT / FIRST)
-        seed = log.store._segment.header.seed
+        seed = log.store._tail.segment.header.seed
     first = records.record_at(data, seed, HEADER_BYTES)
     assert first is not None
     second = records.record_at(data, seed, first.end)

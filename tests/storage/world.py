@@ -65,9 +65,17 @@ def entropy() -> Callable[[int], bytes]:
     return lambda size: next(count).to_bytes(size, "big")
 
 
-def open_directory(disk: Disk, root: Path = ROOT, *, cluster_id: str = "c1", node_id: str = "n1") -> DataDirectory:
+def open_directory(
+    disk: Disk, root: Path = ROOT, *, cluster_id: str = "c1", node_id: str = "n1", reserve_bytes: int = 0
+) -> DataDirectory:
     return DataDirectory.open(
-        root, cluster_id=cluster_id, node_id=node_id, voters=("n1", "n2", "n3"), disk=disk, entropy=entropy()
+        root,
+        cluster_id=cluster_id,
+        node_id=node_id,
+        voters=("n1", "n2", "n3"),
+        disk=disk,
+        entropy=entropy(),
+        reserve_bytes=reserve_bytes,
     )
 
 

@@ -145,6 +145,7 @@ class Past:
             voters=host.voters,
             disk=host.disk,
             entropy=self.random.randbytes,
+            reserve_bytes=self.world.disk_settings.reserve_bytes,
         )
 
     def _write_log(self, directory: DataDirectory, disk: Disk) -> None:

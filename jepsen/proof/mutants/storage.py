@@ -10,6 +10,7 @@ from ....storage.log_store import FileLogStore
 from ....storage.recovery import Replay
 from ....storage.segments import ActiveSegment
 from ....storage.snapshot_files import Draft
+from ....storage.tail import LogTail
 from .mutant import Mutant
 
 
@@ -42,7 +43,7 @@ MUTANTS = (
     _mutant(
         "a new segment is not named in the manifest",
         chain.roll,
-        "    write_manifest(disk, directory, header.instance, Manifest(first, header.number))\n",
+        "    room.spend(lambda: write_manifest(disk, directory, header.instance, Manifest(first, header.number)))\n",
         "",
     ),
     _mutant("a name is not synced", statefiles.write_state, "disk.sync_directory(path.parent)", "pass"),
@@ -50,9 +51,9 @@ MUTANTS = (
     _mutant("the cache is believed after a failed sync", log_store._settle, "file.drop_cache()", "pass"),
     _mutant(
         "a segment too many is deleted",
-        log_store.FileLogStore._trim,
+        LogTail._trim,
         "first = self._standing.first_needed()",
-        "first = min(self._standing.first_needed() + 1, self._segment.header.number)",
+        "first = min(self._standing.first_needed() + 1, self.segment.header.number)",
     ),
     _mutant("a snapshot is not synced before it gets its name", Draft.publish, "self._file.sync()", "pass"),
 )
