@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from enum import Enum
 
-from ...raft.core.errors import FencepostError
+from ...raft.core.errors import FencepostError, StateMiscounted
 from ...raft.core.token import FencingToken
 from .agenda import ProcessEnded
 from .host import Host
@@ -64,6 +64,8 @@ class Processes(Surroundings):
             self._left_behind(host, Loss.TORN if power else Loss.NOTHING)
             self._ended(host, None, "cut off while it started")
             return
+        except StateMiscounted as error:  # No damage does that.
+            raise self.violation(f"{host.name} cannot start: {error.message}") from error
         except FencepostError as error:
             process.kill()
             host.disk.kill()

@@ -6,7 +6,7 @@ from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Self
 
-from ...raft.core.errors import CommittedConflict, FencepostError, StorageError
+from ...raft.core.errors import CommittedConflict, FencepostError, StateDiverged, StateMiscounted, StorageError
 from ...raft.core.events import Role, RoleChange
 from ...raft.core.options import MILLISECOND, SECOND, Options
 from ...raft.core.token import FencingToken
@@ -193,7 +193,8 @@ class Surroundings:
         """A node has ended by an error. One that no fault of the world explains ends the run."""
         cause = error.__cause__
         broken_writer = isinstance(error, StorageError) and cause and not isinstance(cause, OSError | FencepostError)
-        if broken_writer or not isinstance(error, FencepostError) or isinstance(error, CommittedConflict):
+        never = isinstance(error, CommittedConflict | StateDiverged | StateMiscounted)
+        if broken_writer or never or not isinstance(error, FencepostError):
             raise self.violation(f"{node.name} ended with {type(error).__name__}: {error}") from error
 
 

@@ -118,6 +118,10 @@ class SnapshotExists(StorageError):
     exit_code = 6
 
 
+class StateMiscounted(StorageCorrupt):
+    """A snapshot is as it was written, and holds another state than the one that it was taken of."""
+
+
 class StateDiverged(FencepostError):
     """This node's state is another than that of a majority, after the same entries. It stops (S59)."""
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..core.errors import StorageCorrupt, StorageFormatUnknown
+from ..core.errors import StateMiscounted, StorageCorrupt, StorageFormatUnknown
 from ..core.token import FencingToken
 from .codec import Activation
 from .operation import TERMINAL, HistoryRow, Operation, OperationState
@@ -226,7 +226,10 @@ def _check_terms(state: OutboxState, head: Head) -> None:
     """What was captured, written, sent and read is what the machine held, whatever happened on the way."""
     state.terms = sum_of(state.terms + other_terms(state))
     if head.terms >= 0 and state.terms != head.terms:
-        raise _corrupt("what is in it does not add up to what the machine held that it was captured of")
+        raise StateMiscounted(
+            "outbox snapshot holds another state than the machine did that it was taken of: it does not add up",
+            next_step="take the snapshot of another node; docs/operations.md, STATE_DIVERGED",
+        )
 
 
 def _corrupt(what: str) -> StorageCorrupt:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import msgspec
@@ -9,7 +10,6 @@ import pytest
 
 from fencepost.raft.core.entry import Entry
 from fencepost.raft.core.errors import StorageCorrupt
-from fencepost.raft.outbox import snapshot
 from fencepost.raft.outbox.codec import decode, encode
 from fencepost.raft.outbox.invariants import check
 from fencepost.raft.outbox.machine import HISTORY_ROWS_MAX, OutboxMachine
@@ -114,7 +114,7 @@ def of_version_1(chunks: list[bytes]) -> list[bytes]:
 
 def sealed(chunks: list[bytes]) -> list[bytes]:
     """With a tail that fits them."""
-    hasher = snapshot.hashlib.blake2b(digest_size=16)
+    hasher = hashlib.blake2b(digest_size=16)
     for chunk in chunks:
         hasher.update(chunk)
     return [*chunks, b"T" + hasher.digest()]
