@@ -161,12 +161,14 @@ class LocalCluster:
         self.kill_all()
         await self._questions.close()
 
-    def prepare(self, node: str) -> str:
+    def prepare(self, node: str, *, incarnation: int = 1) -> str:
         """Write the file of one more node, which waits to be added once it is started: its peer address."""
         taken = set(self.peers.values())
         while (peer := free_peer_addresses([node])[node]) in taken:
             pass
-        own = node_tables(self.cluster_id, node, peer, client_address(peer), self.peers, join=True)
+        own = node_tables(
+            self.cluster_id, node, peer, client_address(peer), self.peers, join=True, incarnation=incarnation
+        )
         (self.folder / f"{node}.toml").write_text(f"{own}\n{self._definitions}", encoding="utf-8")
         self.nodes = (*self.nodes, node)
         self.peers[node], self.endpoints[node] = peer, client_address(peer)
