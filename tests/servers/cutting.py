@@ -18,15 +18,17 @@ class Way:
         self.word = b""
         self.delivered = True
         self.cuts = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._accepting: list[asyncio.Task[None]] = []
+        self._writers: list[asyncio.StreamWriter] = []
 
     def cut_at(self, word: bytes, *, delivered: bool) -> None:
         self.word, self.delivered = word, delivered
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._accepting.append(asyncio.current_task())  # type: ignore[arg-type]
         there, onward = await asyncio.open_connection("127.0.0.1", self._port)
+        self._writers += (writer, onward)
         answers = asyncio.create_task(self._pass(there, writer))
-        self._tasks.add(answers)
         with contextlib.suppress(OSError):
             while data := await reader.read(1 << 16):
                 if self.word and self.word in data:
@@ -42,8 +44,15 @@ class Way:
                 onward.write(data)
                 await onward.drain()
         answers.cancel()
+        await asyncio.wait((answers,))
         for each in (writer, onward):
             each.transport.abort()
+
+    async def close(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+        if self._accepting:
+            await asyncio.wait(self._accepting)
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.CancelledError):
@@ -62,3 +71,4 @@ async def way_to(port: int) -> AsyncIterator[Way]:
         yield way
     finally:
         server.close()
+        await way.close()

@@ -64,6 +64,11 @@ class RedisServer:
         with Redis.from_url(self.url, decode_responses=True, socket_timeout=10) as server:
             return server.execute_command(*words)
 
+    def dump(self, key: str) -> bytes:
+        """What a key holds, in the server's own serialisation."""
+        with Redis.from_url(self.url, socket_timeout=10) as server:
+            return bytes(server.dump(key) or b"")
+
 
 def redis_program() -> str:
     found = shutil.which("redis-server") or shutil.which("valkey-server")
