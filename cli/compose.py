@@ -120,7 +120,11 @@ class ComposedNode:
         store = FileSnapshotStore.open(directory, kept=configuration.snapshots.kept)
         snapshot = store.newest()
         with self._while_loading():
-            self._log_store, recovered = FileLogStore.open(directory, segment_bytes=configuration.storage.segment_bytes)
+            self._log_store, recovered = FileLogStore.open(
+                directory,
+                segment_bytes=configuration.storage.segment_bytes,
+                low_bytes=configuration.storage.low_bytes,
+            )
         check_log_follows(directory.snapshots_path, snapshot, recovered)
         _LOG.info(
             "log recovered",
@@ -219,6 +223,7 @@ class ComposedNode:
             waiting_reason=self.effects.waiting_reason,
             leader_address=self._leader_address,
             addresses=self._addresses,
+            disk=self._disk,
         )
         members = MemberCalls(
             self.loop,
@@ -259,6 +264,16 @@ class ComposedNode:
     def _addresses(self) -> dict[str, str]:
         """Peer addresses by node id, this node's own among them."""
         return {**self._peers.current(), self.directory.node_id: self.configuration.node.peer}
+
+    def _disk(self) -> dict[str, Any]:
+        found = self._log_store.status()
+        return {
+            "free_bytes": found.free_bytes,
+            "low": found.low,
+            "reserve_held": found.reserve_held,
+            "syncs": found.syncs,
+            "segments": found.segment - found.first_segment + 1,
+        }
 
     def _links(self) -> dict[str, dict[str, Any]]:
         return {

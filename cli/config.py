@@ -75,6 +75,12 @@ class StorageConfiguration:
     segment_bytes: int = setting(
         "segment", size(1 << 16, 1 << 32), "size at which a log file is closed and the next begun", default=64 << 20
     )
+    low_bytes: int = setting(
+        "low_space",
+        size(0, 1 << 50),
+        'with less than this free on its disk a node warns, in its log and in `status`; "0B" for never',
+        default=512 << 20,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

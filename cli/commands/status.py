@@ -91,7 +91,7 @@ def _row(endpoint: str, answer: Any, members: Mapping[str, Any]) -> dict[str, An
         return {
             "endpoint": endpoint, "reachable": False, "node": None, "role": None, "part": None, "term": None,
             "leader": None, "commit": None, "applied": None, "snapshot_index": None, "activation": {},
-            "pending": None, "error": _said(endpoint, answer), "resources": {}, "peers": {},
+            "pending": None, "error": _said(endpoint, answer), "resources": {}, "peers": {}, "disk": {},
         }  # fmt: skip
     resources = answer.get("resources") or {}
     errors = [f"{name}: {each['last_error']}" for name, each in resources.items() if each.get("last_error")]
@@ -116,6 +116,7 @@ def _row(endpoint: str, answer: Any, members: Mapping[str, Any]) -> dict[str, An
         "error": "; ".join(errors) or None,
         "resources": resources,
         "peers": answer.get("peers") or {},
+        "disk": answer.get("disk") or {},
         "uptime_s": answer.get("uptime_s"),
         "pid": answer.get("pid"),
         "version": answer.get("version"),
@@ -191,6 +192,11 @@ def _warnings(bodies: Sequence[Mapping[str, Any]]) -> list[str]:
             groups.setdefault(str(body.get(key, "")), []).append(str(body["node_id"]))
         if len(groups) > 1:
             found.append(f"{what}: " + "; ".join(f"{', '.join(nodes)} {value}" for value, nodes in groups.items()))
+    for body in bodies:
+        disk = body.get("disk") or {}
+        if disk.get("low"):
+            reserve = "" if disk.get("reserve_held") else ", and the reserve is used up"
+            found.append(f"{body['node_id']} has {disk['free_bytes'] >> 20} MiB left on its disk{reserve}")
     return found
 
 

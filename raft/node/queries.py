@@ -38,10 +38,11 @@ class NodeQueries:
         waiting_reason: Callable[[Operation], str],
         leader_address: Callable[[str], str],
         addresses: Callable[[], Mapping[str, str]] = dict,
+        disk: Callable[[], dict[str, Any]] = dict,
     ) -> None:
         """``identity`` goes into every status as it stands. ``links()`` and ``resources()`` describe
         peers and resources; ``waiting_reason(operation)`` says why a command stands still;
-        ``addresses()`` are the peer addresses in use, by node id."""
+        ``addresses()`` are the peer addresses in use, by node id; ``disk()`` says how the log's disk is."""
         self._loop = loop
         self._machine = machine
         self._identity = identity
@@ -50,6 +51,7 @@ class NodeQueries:
         self._waiting_reason = waiting_reason
         self._leader_address = leader_address
         self._addresses = addresses
+        self._disk = disk
         self._started_at = loop.now()
 
     def methods(self) -> dict[str, Callable[[dict[str, Any]], Any]]:
@@ -91,6 +93,7 @@ class NodeQueries:
             "first_index": raft.log.first_index,
             "snapshot_index": 0 if raft.snapshot is None else raft.snapshot.last_index,
             "peers": links,
+            "disk": self._disk(),
             "resources": resources,
             "undefined": {
                 name: len(waiting)
