@@ -80,3 +80,10 @@ def test_a_body_over_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
     encode_record(SEED, 0, RecordType.WRITES, b"x" * 10)
     with pytest.raises(ValueError, match="over the limit"):
         encode_record(SEED, 0, RecordType.WRITES, b"x" * 11)
+
+
+def test_a_body_in_pieces_is_the_body_and_no_piece_is_copied() -> None:
+    pieces = [b"", b"a" * 700, b"b", b"c" * 5000, b""]
+    record = encode_record(SEED, 512, RecordType.WRITES, *pieces)
+    assert b"".join(record) == encoded(512, b"".join(pieces))
+    assert all(any(given is piece for given in record) for piece in pieces)
