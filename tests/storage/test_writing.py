@@ -21,7 +21,7 @@ def test_s13_a_short_write_is_gone_on_with_wherever_it_ended(most: int) -> None:
     disk.make_directory(ROOT.parent)
     file = disk.open(ROOT, create=True)
     disk.most_per_write = most
-    buffers = [b"", b"abc", b"", b"d", memoryview(b"xefghx")[1:5], b"i" * 90, b""]
+    buffers: list[Buffer] = [b"", b"abc", b"", b"d", memoryview(b"xefghx")[1:5], b"i" * 90, b""]
     assert write_fully(file, 5, buffers) == 98
     assert disk.read(ROOT) == bytes(5) + b"abcdefgh" + b"i" * 90
 
