@@ -37,13 +37,14 @@ class Explored(NamedTuple):
 class Explorer:
     """One life after another. Nothing of it is left to chance: the same seeds, the same states."""
 
-    def __init__(self, *, every: int = 1, again_every: int = 1) -> None:
+    def __init__(self, *, every: int = 1, again_every: int = 1, problems_max: int = PROBLEMS_KEPT) -> None:
         """Look at every so many states after the first crash, and cut off the recovery of every so many of those.
 
-        An ``again_every`` of 0 looks at no second crash.
+        An ``again_every`` of 0 looks at no second crash. ``problems_max``: with so many, nothing more is looked at.
         """
         self._every = every
         self._again_every = again_every
+        self._problems_max = problems_max
         self._seen: set[tuple[int, object]] = set()
         self._contents: set[int] = set()
         self._first = 0
@@ -67,6 +68,8 @@ class Explorer:
 
         def between(operation: str) -> None:
             nonlocal boundary
+            if len(self._problems) >= self._problems_max:
+                return
             boundary += 1
             self._boundaries += 1
             known = known_after(plan, acknowledged, instance_id)
@@ -96,7 +99,7 @@ class Explorer:
         return True
 
     def _tell(self, place: str, problems: list[str]) -> None:
-        self._problems += [f"{place}: {problem}" for problem in problems][: PROBLEMS_KEPT - len(self._problems)]
+        self._problems += [f"{place}: {problem}" for problem in problems][: self._problems_max - len(self._problems)]
 
     # -- the recovery, and what a second crash leaves of it --------------------------------------------
 
