@@ -20,7 +20,7 @@ from ..core.messages import MachineDigest, Message, StateDigest
 from ..core.options import SECOND
 from ..core.step import Raft
 from .applier import Applier
-from .digests import DigestLedger, Digests, Finding, Standing, differ
+from .digests import DigestLedger, Digests, Finding, Standing
 
 _LOG = structlog.get_logger("fencepost.node")
 
@@ -54,7 +54,7 @@ class DivergenceWatch:
         for index, digests in points:
             configuration = self._loop.raft.configuration_at(index)[1]
             found = self.ledger.reached(index, digests, configuration)
-            self._tell(StateDigest(index, _as_list(digests), False))
+            self._tell(index, digests)
             self._judge(found)
 
     def restored(self, snapshot: Snapshot) -> None:
@@ -67,7 +67,7 @@ class DivergenceWatch:
         self._repeat_at = now + REPEAT_NS
         newest = self.ledger.newest
         if newest is not None:
-            self._tell(StateDigest(newest[0], _as_list(newest[1]), False))
+            self._tell(*newest)
 
     def role_changed(self, change: RoleChange) -> None: ...
 
@@ -94,7 +94,8 @@ class DivergenceWatch:
 
     # -- both -----------------------------------------------------------------------------------------
 
-    def _tell(self, message: StateDigest) -> None:
+    def _tell(self, index: int, digests: Digests) -> None:
+        message = StateDigest(index, [MachineDigest(kind, digests[kind]) for kind in sorted(digests)])
         raft = self._loop.raft
         for member in raft.configuration.members:
             if member != raft.node_id:

@@ -8,7 +8,7 @@ import pytest
 
 from fencepost.raft.core.configuration import Configuration
 from fencepost.raft.node import digests
-from fencepost.raft.node.digests import DigestLedger, Finding, Standing, differ
+from fencepost.raft.node.digests import DigestLedger, Finding, Standing
 
 from ..core.planting import planted
 

@@ -58,7 +58,7 @@ MESSAGES: list[Message] = [
     TimeoutNow(3),
     ReadIndex(3, 9),
     ReadIndexResponse(3, 9, 41),
-    StateDigest(2000, [MachineDigest(2, bytes(range(9))), MachineDigest(3, b"")], True),
+    StateDigest(2000, [MachineDigest(2, bytes(range(9))), MachineDigest(3, b"")]),
 ]
 
 ANSWERS = [
