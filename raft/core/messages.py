@@ -130,8 +130,6 @@ class StateDigest(NamedTuple):
 
     index: int  # type: ignore[assignment]  # the thesis's word; tuple.index is not used
     machines: list[MachineDigest]
-    answer: bool
-    """It answers one that said otherwise, and asks for no answer."""
 
     @property
     def term(self) -> int:

@@ -127,13 +127,6 @@ class DigestLedger:
         return found
 
 
-def differ(one: Digests, other: Digests) -> bool:
-    """Whether some machine's digests can be compared and are not the same."""
-    return any(
-        kind in other and digest[:1] == other[kind][:1] and digest != other[kind] for kind, digest in one.items()
-    )
-
-
 def _same(one: Digests, other: Digests) -> bool:
     return one.keys() == other.keys() and all(other[kind] == digest for kind, digest in one.items())
 

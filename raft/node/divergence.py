@@ -84,11 +84,7 @@ class DivergenceWatch:
     def heard(self, source: str, message: StateDigest) -> None:
         if source not in self._loop.raft.configuration.members:
             return
-        own = self.ledger.own(message.index)
         theirs = {each.kind: each.digest for each in message.machines}
-        if own is not None and not message.answer and differ(own, theirs):
-            # It may have come to this point long after everybody else, and heard of none of them.
-            self._send(source, StateDigest(message.index, _as_list(own), True))
         with suppress(StateDiverged):  # The node has ended; nobody is there to be told on this way.
             self._judge(self.ledger.heard(source, message.index, theirs))
 
@@ -125,7 +121,3 @@ class DivergenceWatch:
             )
             self._loop.end_diverged(error)
             raise error
-
-
-def _as_list(digests: Digests) -> list[MachineDigest]:
-    return [MachineDigest(kind, digests[kind]) for kind in sorted(digests)]

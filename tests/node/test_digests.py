@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from fencepost.raft.core.configuration import Configuration
+from fencepost.raft.core.entry import Entry
 from fencepost.raft.node import digests
+from fencepost.raft.node.applier import Applier
 from fencepost.raft.node.digests import DigestLedger, Finding, Standing
 
 from ..core.planting import planted
@@ -95,8 +98,6 @@ def test_what_was_made_in_another_way_or_of_machines_that_only_one_has_is_not_co
     ledger.reached(1000, {2: A, 3: A}, TWO)
     assert ledger.heard("n2", 1000, {2: b"\x02" + A[1:], 4: B}) == []
     assert ledger.agreed_index == 0
-    assert not differ({2: A}, {2: b"\x02" + B[1:], 3: B})
-    assert differ({2: A}, {2: B})
 
 
 def test_machines_are_compared_one_by_one() -> None:
@@ -128,6 +129,49 @@ def test_what_was_before_a_restored_snapshot_is_forgotten() -> None:
     assert ledger.reached(2000, {2: B}, THREE) == []
 
 
+class Counter:
+    """A machine whose digest is how much it was given."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    def apply(self, entry: Entry) -> int:
+        self.bytes += len(entry.data)
+        return self.bytes
+
+    def snapshot(self) -> list[bytes]:
+        return []
+
+    def restore(self, chunks: Iterable[bytes]) -> None: ...
+
+    def state_digest(self) -> bytes:
+        return b"\x01%d" % self.bytes
+
+
+def test_digests_are_taken_at_the_points_however_the_entries_come() -> None:
+    entries = [Entry(index, 1, 3, 0, b"x" * (index % 7)) for index in range(1, 101)]
+    points = [(index, {3: b"\x01%d" % sum(each % 7 for each in range(1, index + 1))}) for index in range(10, 101, 10)]
+    for batch in (1, 3, 7, 10, 35, 100):
+        applier = Applier({3: Counter(), 4: NoDigest()}, point_entries=10)
+        results = []
+        for start in range(0, 100, batch):
+            results += applier.apply(entries[start : start + batch])
+        assert applier.take_points() == points
+        assert applier.take_points() == []
+        assert (len(results), results[-1], applier.last_applied) == (100, sum(len(each.data) for each in entries), 100)
+
+
+class NoDigest:
+    """The machine of an embedder who gave it none."""
+
+    def apply(self, entry: Entry) -> None: ...
+
+    def snapshot(self) -> list[bytes]:
+        return []
+
+    def restore(self, chunks: Iterable[bytes]) -> None: ...
+
+
 def all_of_them() -> None:
     for name, test in list(globals().items()):
         if name.startswith("test_") and name != "test_a_planted_fault_is_seen":
@@ -141,9 +185,17 @@ def all_of_them() -> None:
         (DigestLedger._judge, "and digest[:1] == own[kind][:1]", ""),
         (DigestLedger._differences, "if (index, kind, holders) in self._told:", "if False:"),
         (DigestLedger.forget, "self._own.clear()", "pass"),
+        (Applier.apply, "entries[len(results) : point - first + 1]", "entries[len(results) :]"),
         (digests._keep_highest, "del points[min(points)]", "del points[max(points)]"),
     ],
-    ids=["anybody is a majority", "compared all the same", "found again", "not forgotten", "the newest forgotten"],
+    ids=[
+        "anybody is a majority",
+        "compared all the same",
+        "found again",
+        "not forgotten",
+        "at another index",
+        "the newest forgotten",
+    ],
 )
 def test_a_planted_fault_is_seen(function: Any, line: str, fault: str) -> None:
     with planted(function, line, fault), pytest.raises(AssertionError):
