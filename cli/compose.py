@@ -97,6 +97,8 @@ class ComposedNode:
         another node is read in."""
         self.configuration = configuration
         self._while_loading = while_loading
+        self._closed: set[str] = set()
+        """The resources that are."""
         self.directory = DataDirectory.open(
             configuration.node.data_dir,
             cluster_id=configuration.cluster.id,
@@ -142,7 +144,7 @@ class ComposedNode:
         raft = _make_raft(configuration, directory, recovered, snapshot, clock, randomness)
         self.loop = RaftLoop(raft=raft, log_store=self._log_store, applier=applier, clock=clock, loop=event_loop)
         self.resources = make_resources(configuration, os.environ)
-        self._runtime = ThreadRuntime(event_loop)
+        self._runtime = ThreadRuntime(event_loop, last=self._close_resources)
         self.effects = EffectsCoordinator(
             node_id=directory.node_id,
             holder=f"{directory.node_id}/{directory.instance_id}/{directory.boot}/{process}",
@@ -327,11 +329,16 @@ class ComposedNode:
             self._keeper.close,
         ):
             await _bounded(close.__qualname__, close())
-        for resource in self.resources.values():
-            await _bounded(f"resource {resource.name}", resource.close())
+        await self._close_resources()
         # On a thread of its own: a disk that hangs must not keep the process from ending.
         await _bounded("log", asyncio.to_thread(self._log_store.close))
         self.directory.close()
+
+    async def _close_resources(self) -> None:
+        """On the effects' loop, when nothing runs there any more; what that loop was too busy for, afterwards."""
+        for name in [name for name in self.resources if name not in self._closed]:
+            await _bounded(f"resource {name}", self.resources[name].close())
+            self._closed.add(name)
 
 
 def settle_process() -> None:

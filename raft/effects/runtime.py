@@ -43,10 +43,21 @@ class GuardedRuntime:
 
 
 class ThreadRuntime:
-    """A thread with an event loop for effects; one hop there and one back for a whole batch."""
+    """A thread with an event loop for effects; one hop there and one back for a whole batch.
 
-    def __init__(self, node_loop: asyncio.AbstractEventLoop, *, close_timeout_s: float = 2.0) -> None:
+    ``last`` is run on that loop when everything else there has ended: a connection can only be closed on the loop
+    that it was made on.
+    """
+
+    def __init__(
+        self,
+        node_loop: asyncio.AbstractEventLoop,
+        *,
+        last: Callable[[], Coroutine[Any, Any, None]] | None = None,
+        close_timeout_s: float = 2.0,
+    ) -> None:
         self._node_loop = node_loop
+        self._last = last
         self._close_timeout_s = close_timeout_s
         self._loop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -92,6 +103,11 @@ class ThreadRuntime:
             deadline = asyncio.get_running_loop().time() + self._close_timeout_s
             while self._tasks and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - another loop's
                 await asyncio.sleep(0.01)
+            if self._last is not None:
+                ending = asyncio.run_coroutine_threadsafe(self._last(), self._loop)
+                with suppress(TimeoutError):  # A handler blocks that loop. It goes with the process.
+                    async with asyncio.timeout(self._close_timeout_s):
+                        await asyncio.wrap_future(ending)
             self._loop.call_soon_threadsafe(self._loop.stop)
 
 

@@ -555,3 +555,20 @@ def test_outage_with_several_batches_under_way_loses_none(guarantee: Guarantee) 
         tenure = leader.effects._tenure
         assert tenure is not None
         assert not tenure._seats["ledger"].dispatcher._queue._lanes
+
+
+@pytest.mark.parametrize("first", [Guarantee.FENCED, Guarantee.KEYED])
+def test_a_resource_that_learns_what_it_can_promise_neither_repeats_nor_forgets_a_batch(first: Guarantee) -> None:
+    """Between a dispatch and its entry: whether the batch waits for the entry was decided at its start."""
+    second = Guarantee.KEYED if first is Guarantee.FENCED else Guarantee.FENCED
+    with World(ResourceSpec(guarantee=first), seed=31) as world:
+        leader = world.active_leader()
+        (request,) = world.submit(leader, "a")
+        world.until(lambda: leader.effects.status()["ledger"]["in_flight"] == 1)
+        assert leader.operation("a").state is OperationState.COMMITTED, "its dispatch is applied already"
+        leader.resource.inner.guarantee = second
+        assert world.answer(request).status == AnswerStatus.DONE
+        world.done(leader, "b")
+        world.settle()
+        assert leader.resource.batches == [["a"], ["b"]]
+        assert leader.effects.status()["ledger"]["in_flight"] == 0

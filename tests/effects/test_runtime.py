@@ -122,3 +122,28 @@ async def test_work_for_an_ended_runtime_is_answered_and_fails_nobody() -> None:
     runtime.run(work, lambda result, error: heard.set_result(error))
     async with asyncio.timeout(10):
         assert isinstance(await heard, ResourceUnavailable)
+
+
+async def test_what_comes_last_runs_on_the_loop_of_the_effects_when_all_have_ended() -> None:
+    """A connection can only be closed where it was made."""
+    seen: list[tuple[str, asyncio.AbstractEventLoop]] = []
+    begun = threading.Event()
+
+    async def note(what: str) -> None:
+        seen.append((what, asyncio.get_running_loop()))
+
+    async def endless() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await note("ended")
+
+    runtime = ThreadRuntime(asyncio.get_running_loop(), last=lambda: note("last"))
+    endings = Endings()
+    runtime.run(endless, endings.done)
+    await asyncio.to_thread(begun.wait, 20)
+    await runtime.close()
+    await endings.wait(1)
+    assert [what for what, _ in seen] == ["ended", "last"]
+    assert seen[0][1] is seen[1][1] is not asyncio.get_running_loop()
