@@ -50,6 +50,8 @@ NEVER_S = 1e6
 AHEAD_BYTES = 4096
 """So much is written in advance, and not a mebibyte: every state of the disk is a copy of it."""
 
+RESERVE_BYTES = 1024
+
 
 @contextmanager
 def little_in_advance() -> Iterator[None]:
@@ -181,7 +183,15 @@ class Life:
 
 
 def open_directory(disk: Disk, root: Path, entropy: Callable[[int], bytes]) -> DataDirectory:
-    return DataDirectory.open(root, cluster_id=CLUSTER_ID, node_id=NODE_ID, voters=VOTERS, disk=disk, entropy=entropy)
+    return DataDirectory.open(
+        root,
+        cluster_id=CLUSTER_ID,
+        node_id=NODE_ID,
+        voters=VOTERS,
+        disk=disk,
+        entropy=entropy,
+        reserve_bytes=RESERVE_BYTES,
+    )
 
 
 # -- the resource -----------------------------------------------------------------------------------

@@ -51,7 +51,8 @@ def test_s14_every_crash_of_many_lives_leaves_what_was_promised(first: int, caps
     with capsys.disabled():
         print(f"\nseeds {first} to {seed - 1}: {told(explored)}")
     assert explored.problems == []
-    assert set(explored.kinds) == KINDS | {f"again-{kind}" for kind in KINDS}
+    # A recovery never leaves two writes unsynced, so none can be missing in front of another.
+    assert set(explored.kinds) == KINDS | {f"again-{kind}" for kind in KINDS - {"drop"}}
 
 
 def test_a_plan_has_something_of_everything() -> None:
