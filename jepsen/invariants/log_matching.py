@@ -6,7 +6,7 @@ from ...raft.core.entry import Entry
 from ...raft.core.events import Persist
 from ...raft.core.invariants import Summary
 from .ledger import Ledger
-from .observed import ObservedNode
+from .observed import ObservedNode, runs_of
 from .property import Property
 
 WHOLE_EVERY = 256
@@ -60,9 +60,23 @@ class LogMatching(Property):
                 f"the log of {node} begins behind {log.previous_index}:{log.previous_term}, and what it wrote behind "
                 f"{asked.previous_index}:{asked.previous_term}"
             )
-        if log.slice(log.first_index, log.last_index) != asked.entries:
-            held = {entry.index: entry for entry in asked.entries}
-            wrong = [
-                entry for entry in log.slice(log.first_index, log.last_index) if held.pop(entry.index, None) != entry
-            ]
-            raise self.broken(f"{node} has {[*wrong, *held.values()][0]} in its log or in what it wrote, not in both")
+        start, last_index = log.window_start, log.last_index
+        held = log.slice(start, last_index)
+        if held != asked.slice(start, asked.last_index):
+            there = {entry.index: entry for entry in asked.slice(start, asked.last_index)}
+            wrong = [entry for entry in held if there.pop(entry.index, None) != entry]
+            raise self.broken(f"{node} has {[*wrong, *there.values()][0]} in its log or in what it wrote, not in both")
+        if start > log.first_index:
+            self._compare_terms(node)
+
+    def _compare_terms(self, node: ObservedNode) -> None:
+        """What it knows of entries that are on disk only. Terms never fall, so the ends of each run stand for it."""
+        log = node.raft.log
+        runs = [run for run in runs_of(node.asked) if run[0] < log.window_start]
+        ends = [first - 1 for first, _ in runs[1:]] + [log.window_start - 1]
+        for (first, term), last in zip(runs, ends, strict=True):
+            if log.term_at(first) != term or log.term_at(last) != term:
+                raise self.broken(
+                    f"{node} takes {first} to {last} for entries of {log.term_at(first)} to {log.term_at(last)}, and "
+                    f"has written them in {term}"
+                )

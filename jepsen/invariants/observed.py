@@ -10,6 +10,7 @@ from ...raft.core.configuration import Configuration
 from ...raft.core.entry import Entry, HardState, Snapshot
 from ...raft.core.events import Persist
 from ...raft.core.invariants import Summary, summarize
+from ...storage.recovery import load_log
 from .image import NOTHING_SAVED, LogImage
 
 if TYPE_CHECKING:
@@ -188,6 +189,18 @@ class ObservedNode:
         return f"{self.name}/{self.boot}"
 
 
+def _entries_of(node: SimNode) -> list[Entry]:
+    """What it has in memory, and what it has left on disk, as a reading of the whole disk finds it."""
+    log = node.raft.log
+    held = log.slice(log.window_start, log.last_index)
+    if log.window_start == log.first_index:
+        return held
+    directory = node.directory
+    found = load_log(node.host.disk.copy(), directory.log_path, bytes.fromhex(directory.instance_id)).recovered
+    older = [entry for entry in found.entries if log.first_index <= entry.index < log.window_start]
+    return [*older, *held]
+
+
 def image_of(node: SimNode) -> LogImage:
     """The log that a start has read."""
     raft, log = node.raft, node.raft.log
@@ -196,7 +209,7 @@ def image_of(node: SimNode) -> LogImage:
     return LogImage(
         Configuration(tuple(sorted(node.directory.voters))),
         HardState(raft.current_term, raft.voted_for) if saved else NOTHING_SAVED,
-        log.slice(log.first_index, log.last_index),
+        _entries_of(node),
         log.previous_index,
         log.previous_term,
         raft.snapshot,

@@ -110,4 +110,6 @@ def _settings(random: Random) -> dict[str, Any]:
         "failing": round(random.choice((0.0, 0.1, 0.3)), 3),
         "think_ms": random.choice((100, 300, 800)),
         "start_max_ms": random.choice((200, 1500)),
+        "window_entries": random.choice((0, 2, 8, 30)),
+        "window_bytes": random.choice((0, 0, 300)),
     }

@@ -61,6 +61,8 @@ def options_of(settings: Parameters) -> Options:
         append_bytes_max=int(settings["append_bytes_max"]),
         in_flight_max=int(settings["in_flight_max"]),
         promotion_lag_max=int(settings["promotion_lag_max"]),
+        window_entries=int(settings["window_entries"]),
+        window_bytes=int(settings["window_bytes"]),
         pre_vote=bool(settings["pre_vote"]),
         lease_reads=bool(settings["lease_reads"]),
     )

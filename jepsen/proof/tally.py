@@ -6,17 +6,19 @@ from collections import Counter
 from collections.abc import Callable
 
 from ...raft.core.entry import Snapshot
-from ...raft.core.events import Accepted, ChangeConfiguration, Effects, Event, Persist, Role
+from ...raft.core.events import Accepted, ChangeConfiguration, Effects, EntriesRead, Event, Persist, Role
 from ...raft.core.invariants import Summary
+from ...raft.core.messages import AppendEntries
 from ...raft.core.token import FencingToken
 from ..invariants.ledger import Ledger
 from ..invariants.observed import ObservedNode
 from ..invariants.property import Property
 from ..sim.resource import OutsideResource, ResourceCall
 
-OBSERVED = ("observed.snapshot", "observed.compaction", "observed.install", "observed.joint")
+OBSERVED = ("observed.snapshot", "observed.compaction", "observed.install", "observed.joint", "observed.read-back")
 """Not done to the cluster but brought about: snapshots taken, logs compacted, snapshots installed, joint
-configurations entered. They are counted with the faults, and a run set has to have had them as well."""
+configurations entered, entries read back from a disk and sent to a follower. They are counted with the faults, and a
+run set has to have had them as well."""
 
 
 class Tally(Property):
@@ -36,6 +38,8 @@ class Tally(Property):
     def special(self, node: ObservedNode, before: Summary, event: Event, effects: Effects) -> None:
         if effects.take_snapshot is not None:
             self.happened["observed.snapshot"] += 1
+        if type(event) is EntriesRead and any(isinstance(send.message, AppendEntries) for send in effects.sends):
+            self.happened["observed.read-back"] += 1
         if type(event) is ChangeConfiguration and isinstance(effects.proposed, Accepted) and self._parted(node):
             self.membership_partition = True
 

@@ -19,6 +19,7 @@ from ...raft.core.step import Raft
 from ...raft.effects.coordinator import EffectsCoordinator
 from ...raft.node.applier import Applier
 from ...raft.node.divergence import DivergenceWatch
+from ...raft.node.entries import EntryReading
 from ...raft.node.handover import HandoverCalls
 from ...raft.node.loop import RaftLoop
 from ...raft.node.members import MemberCalls
@@ -28,6 +29,7 @@ from ...raft.node.snapshots import SnapshotKeeper
 from ...raft.outbox.machine import OutboxMachine
 from ...storage.identity import DataDirectory
 from ...storage.log_store import FileLogStore
+from ...storage.recovery import Window
 from ...storage.snapshots import FileSnapshotStore, check_log_follows
 from ...transport.acquaintances import Acquaintances
 from ...transport.handshake import LocalNode
@@ -84,7 +86,12 @@ class SimNode:
         self.boot = directory.boot
         snapshots = FileSnapshotStore.open(directory)
         newest = snapshots.newest()
-        store, recovered = FileLogStore.open(directory, segment_bytes=world.disk_settings.segment_bytes)
+        options = world.options
+        store, recovered = FileLogStore.open(
+            directory,
+            segment_bytes=world.disk_settings.segment_bytes,
+            window=Window(options.window_entries, options.window_bytes),
+        )
         check_log_follows(directory.snapshots_path, newest, recovered)
         self.writer = LogWriter(store, process.thread(), host, on_sync=self._synced)
         self.raft = SimRaft(
@@ -93,12 +100,13 @@ class SimNode:
             hard_state=recovered.hard_state,
             entries=recovered.entries,
             commit_index=recovered.commit_index,
-            options=world.options,
+            options=options,
             between=host.between,
             now=clock.monotonic_ns(),
             snapshot=newest,
             previous_index=recovered.previous_index,
             previous_term=recovered.previous_term,
+            older=recovered.older,
         )
         self.raft.watched_by(world, self)
         self.machine = OutboxMachine()
@@ -118,6 +126,9 @@ class SimNode:
         self.loop.snapshots = SnapshotKeeper(
             store=snapshots, applier=self.applier, runner=self.runner, loop=self.loop, send=self.transport.send
         )
+        self.reader = SimRunner(process.loop, process.thread(), host)
+        """The thread that reads entries back from the log's files."""
+        self.loop.entries = EntryReading(store=self.writer, runner=self.reader, loop=self.loop)
         self._compose_service()
 
     def _compose_effects(self) -> None:

@@ -119,7 +119,11 @@ class Processes(Surroundings):
         node = host.node
         if node is not None:
             node.process.kill(silent=loss is not Loss.NOTHING)
-            for busy, part in ((node.writer.syncing, node.writer), (node.runner.working, node.runner)):
+            for busy, part in (
+                (node.writer.syncing, node.writer),
+                (node.runner.working, node.runner),
+                (node.reader.working, node.reader),
+            ):
                 if busy:
                     host.disk.end_at(cut_at or host.chance.randint(1, CUT_OPERATIONS_MAX), lambda: None)
                     part.cut_off()
@@ -247,3 +251,4 @@ class Processes(Surroundings):
         if host.node is not None:
             host.node.writer.go_on()
             host.node.runner.go_on()
+            host.node.reader.go_on()
