@@ -176,6 +176,8 @@ LIMITS: dict[str, list[tuple[str, str]]] = {
     "The disk": [
         ("storage.segments:DEFAULT_SEGMENT_BYTES", "log file, then the next is begun (`storage.segment`)"),
         ("storage.segments:AHEAD_BYTES", "written ahead of the log's end"),
+        ("storage.reserve:RESERVE_BYTES", "held by every data directory, and given up when the disk is full"),
+        ("storage.room:DEFAULT_LOW_BYTES", "free on its disk; with less a node warns (`storage.low_space`)"),
         ("storage.log_store:DRAIN_BYTES", "gathered for one record and one sync, and one write more"),
         ("storage.records:MAX_BODY_BYTES", "one record"),
         ("storage.log_store:SEAL_AFTER_S", "quiet, then the log is sealed"),
