@@ -22,9 +22,9 @@ from ..raft.core.options import SECOND, Options
 from ..raft.core.step import Raft
 from ..raft.effects.coordinator import EffectsCoordinator
 from ..raft.effects.policy import ActivationPolicy, RetryPolicy
-from ..raft.effects.runtime import ThreadRuntime
 from ..raft.node.applier import Applier
 from ..raft.node.divergence import DivergenceWatch
+from ..raft.node.entries import EntryReading
 from ..raft.node.handover import HandoverCalls
 from ..raft.node.loop import RaftLoop
 from ..raft.node.members import MemberCalls
@@ -38,13 +38,14 @@ from ..raft.node.system import SystemClock, SystemRandomness
 from ..raft.outbox.machine import OutboxMachine
 from ..storage.identity import DataDirectory
 from ..storage.log_store import FileLogStore
-from ..storage.recovery import Recovered
+from ..storage.recovery import Recovered, Window
 from ..storage.snapshots import FileSnapshotStore, check_log_follows
 from ..transport.handshake import LocalNode
 from ..transport.listener import ClientListener
 from ..transport.peers import PeerTransport
 from .compose_resources import make_resources
 from .config import NodeConfiguration, definitions_digest
+from .parts import Parts
 from .peer_addresses import PeerAddresses
 
 _LOG = structlog.get_logger("fencepost")
@@ -91,11 +92,13 @@ class ComposedNode:
         self,
         configuration: NodeConfiguration,
         *,
+        parts: Parts | None = None,
         while_loading: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """``while_loading()`` is entered while the log is opened and, on another thread, while a snapshot of
-        another node is read in."""
+        """``parts`` are an embedder's own. ``while_loading()`` is entered while the log is opened and, on
+        another thread, while a snapshot of another node is read in."""
         self.configuration = configuration
+        self._parts = Parts() if parts is None else parts
         self._while_loading = while_loading
         self._closed: set[str] = set()
         """The resources that are."""
@@ -114,7 +117,7 @@ class ComposedNode:
 
     def _compose(self) -> None:
         """From the disk outwards; each part gets what was made before it."""
-        configuration, directory = self.configuration, self.directory
+        configuration, directory, parts = self.configuration, self.directory, self._parts
         event_loop = asyncio.get_running_loop()
         clock, randomness = SystemClock(), SystemRandomness()
         # Two processes over copies of one directory count their boots alike: chance tells them apart.
@@ -126,25 +129,29 @@ class ComposedNode:
                 directory,
                 segment_bytes=configuration.storage.segment_bytes,
                 low_bytes=configuration.storage.low_bytes,
+                window=Window(configuration.storage.window, configuration.storage.window_payload_bytes),
             )
         check_log_follows(directory.snapshots_path, snapshot, recovered)
         _LOG.info(
             "log recovered",
-            entries=len(recovered.entries),
+            last_index=recovered.last_index,
+            in_memory=len(recovered.entries),
             term=recovered.hard_state.term,
             torn_bytes=recovered.torn_bytes,
             snapshot=0 if snapshot is None else snapshot.last_index,
             boot=directory.boot,
         )
         machine = self.machine = OutboxMachine()
-        applier = Applier({EntryKind.OUTBOX: machine, EntryKind.EMBEDDED: PlainLog()})
+        embedded = PlainLog() if parts.machine is None else parts.machine
+        applier = Applier({EntryKind.OUTBOX: machine, EntryKind.EMBEDDED: embedded})
         if snapshot is not None:
             with self._while_loading():
                 applier.adopt(applier.prepare(store.contents(snapshot)), snapshot.last_index)
-        raft = _make_raft(configuration, directory, recovered, snapshot, clock, randomness)
+        options = _options(configuration, lease_reads=parts.lease_reads)
+        raft = _make_raft(options, directory, recovered, snapshot, clock, randomness)
         self.loop = RaftLoop(raft=raft, log_store=self._log_store, applier=applier, clock=clock, loop=event_loop)
-        self.resources = make_resources(configuration, os.environ)
-        self._runtime = ThreadRuntime(event_loop, last=self._close_resources)
+        self.resources = {**make_resources(configuration, os.environ), **parts.resources}
+        self._runtime = parts.runtime(event_loop, self._close_resources)
         self.effects = EffectsCoordinator(
             node_id=directory.node_id,
             holder=f"{directory.node_id}/{directory.instance_id}/{directory.boot}/{process}",
@@ -152,8 +159,8 @@ class ComposedNode:
             node_loop=self.loop,
             machine=machine,
             resources=self.resources,
-            policies=_retry_policies(configuration),
-            activation_policies=_activation_policies(configuration),
+            policies={**_retry_policies(configuration), **parts.retry_policies},
+            activation_policies={**_activation_policies(configuration), **parts.activation_policies},
             runtime=self._runtime,
             clock=clock,
             randomness=randomness,
@@ -185,6 +192,9 @@ class ComposedNode:
         self._peers.warn()
         self._peers.follow()
         self.loop.transport = self.transport
+        self._entries = self.loop.entries = EntryReading(
+            store=self._log_store, runner=ThreadRunner(event_loop, "fencepost-entries"), loop=self.loop
+        )
         self._keeper = self.loop.snapshots = SnapshotKeeper(
             store=store,
             applier=applier,
@@ -218,7 +228,7 @@ class ComposedNode:
                 "incarnation": directory.incarnation,
                 "version": metadata.version("fencepost"),
                 "boot": directory.boot,
-                "definitions_digest": definitions_digest(self.configuration),
+                "definitions_digest": definitions_digest(self.configuration, self._parts.definitions),
             },
             links=self._links,
             resources=self.effects.status,
@@ -327,6 +337,7 @@ class ComposedNode:
             self._runtime.close,
             self._reading.close,
             self._keeper.close,
+            self._entries.close,
         ):
             await _bounded(close.__qualname__, close())
         await self._close_resources()
@@ -378,7 +389,7 @@ async def _bounded(what: str, closing: Any) -> None:
 
 
 def _make_raft(
-    configuration: NodeConfiguration,
+    options: Options,
     directory: DataDirectory,
     recovered: Recovered,
     snapshot: Snapshot | None,
@@ -391,16 +402,17 @@ def _make_raft(
         hard_state=recovered.hard_state,
         entries=recovered.entries,
         commit_index=recovered.commit_index,
-        options=_options(configuration),
+        options=options,
         between=randomness.between,
         now=clock.monotonic_ns(),
         snapshot=snapshot,
         previous_index=recovered.previous_index,
         previous_term=recovered.previous_term,
+        older=recovered.older,
     )
 
 
-def _options(configuration: NodeConfiguration) -> Options:
+def _options(configuration: NodeConfiguration, *, lease_reads: bool) -> Options:
     election_timeout = configuration.raft.election_timeout_ns
     return Options(
         election_timeout=election_timeout,
@@ -413,7 +425,10 @@ def _options(configuration: NodeConfiguration) -> Options:
         snapshot_bytes=configuration.snapshots.payload_bytes,
         retained_entries=configuration.snapshots.retained,
         retained_bytes=configuration.snapshots.retained_payload_bytes,
+        window_entries=configuration.storage.window,
+        window_bytes=configuration.storage.window_payload_bytes,
         chunk_bytes=configuration.snapshots.chunk_bytes,
+        lease_reads=lease_reads,
     )
 
 

@@ -75,6 +75,18 @@ class StorageConfiguration:
     segment_bytes: int = setting(
         "segment", size(1 << 16, 1 << 32), "size at which a log file is closed and the next begun", default=64 << 20
     )
+    window: int = setting(
+        "window",
+        count(0, 1_000_000_000),
+        "the newest so many entries are kept in memory, older ones are read back from the disk; 0 for all",
+        default=50_000,
+    )
+    window_payload_bytes: int = setting(
+        "window_payload",
+        size(0, 1 << 40),
+        'of these only the newest that together carry so much; "0B" for no bound',
+        default=64 << 20,
+    )
     low_bytes: int = setting(
         "low_space",
         size(0, 1 << 50),
@@ -170,13 +182,14 @@ SECTIONS: dict[str, type] = {
 # -- what nodes compare -----------------------------------------------------------------------------
 
 
-def definitions_digest(configuration: NodeConfiguration) -> str:
+def definitions_digest(configuration: NodeConfiguration, more: Mapping[str, Any] | None = None) -> str:
     """A digest of what commands mean here: resources, effects, guarantees, retry policies.
 
     Nodes of one cluster should agree on it. Paths and local tuning (batch sizes, concurrency,
-    handler timeouts) may differ per machine and are left out.
+    handler timeouts) may differ per machine and are left out. ``more`` are an embedder's, by resource.
     """
     described = {name: _describe(resource) for name, resource in configuration.resources.items()}
+    described.update(more or {})
     return hashlib.blake2b(canonical_json(described), digest_size=8).hexdigest()
 
 
