@@ -224,6 +224,8 @@ class Attempt(NamedTuple):
     digest: bytes
     number: int
     """1, 2, 3 ... of this operation."""
+    age_ns: int = 0
+    """How long ago, by cluster time, its first attempt began; 0 for a first one."""
 
 
 class AttemptStatus(IntEnum):
@@ -236,6 +238,8 @@ class AttemptStatus(IntEnum):
     """Definitely not applied, through no fault of its own. Spends no attempt."""
     UNKNOWN = 4
     """May have been applied."""
+    DOUBT = 5
+    """May have been applied, and another attempt would tell no more, or could apply it twice: not to be repeated."""
 
 
 class AttemptOutcome(NamedTuple):
@@ -246,6 +250,8 @@ class AttemptOutcome(NamedTuple):
     """Why not, for a person; empty when SUCCEEDED."""
     replayed: bool
     """The resource had already applied this operation and gave its first result."""
+    pause_ns: int = 0
+    """What the other side asked for before the next attempt (Retry-After), nanoseconds; 0 for nothing."""
 
 
 class Fence(NamedTuple):

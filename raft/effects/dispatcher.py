@@ -15,7 +15,7 @@ from ..outbox.operation import TERMINAL, Operation, OperationState
 from ..outbox.transitions import Verdict
 from ..ports import Attempt, AttemptOutcome, AttemptStatus, Guarantee, Randomness, Resource
 from .authority import Authority
-from .policy import RetryPolicy, judge
+from .policy import RetryPolicy, began_ns, judge
 from .queue import DispatchQueue
 from .runtime import EffectsRuntime
 
@@ -158,6 +158,7 @@ class Dispatcher:
                 operation.payload,
                 operation.digest,
                 operation.attempt + 1,
+                self._cluster_time_ns() - began_ns(operation) if operation.attempt else 0,
             )
             for operation in operations
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..outbox.codec import OutcomeRow
-from ..outbox.operation import Operation
+from ..outbox.operation import Operation, OperationState
 from ..outbox.transitions import Verdict
 from ..ports import AttemptOutcome, AttemptStatus, Guarantee, Randomness
 
@@ -39,6 +39,13 @@ class ActivationPolicy:
     """How long it may stay away before that, nanoseconds."""
 
 
+def began_ns(operation: Operation) -> int:
+    """Cluster time at which the first attempt of ``operation`` began, or an earlier one."""
+    # A long history has lost its middle. The first dispatch is in it or is not; a later one does not stand for it.
+    begun = (row.time_ns for row in operation.history if row.state == OperationState.DISPATCHED and row.attempt == 1)
+    return min(begun, default=operation.submitted_ns)
+
+
 HAND_ONS_MAX = 2
 """Times in a row that one process hands leadership on because of one resource. After that it is away
 for everybody, and a leader that serves the other resources is worth more than ever new elections."""
@@ -59,7 +66,7 @@ def judge(
 
     ``suspended``: nothing starts there before the resource is claimed anew, so no pause is needed.
     """
-    status, result, error, _ = outcome
+    status, result, error, _, pause_ns = outcome
     if status == AttemptStatus.SUCCEEDED:
         return OutcomeRow(operation.index, attempt, Verdict.SUCCEEDED, result, "", 0)
     error = error[:ERROR_CHARACTERS_MAX]
@@ -70,6 +77,8 @@ def judge(
         verdict = Verdict.DEAD  # Given up on rather than refused: it may have been applied.
     elif status == AttemptStatus.FAILED:
         verdict = Verdict.FAILED
+    elif status == AttemptStatus.DOUBT:
+        verdict = Verdict.IN_DOUBT
     elif status == AttemptStatus.UNKNOWN and guarantee is Guarantee.NAKED:
         # Neither refused nor recognised by the other side: repeating it may do it twice.
         verdict = Verdict.IN_DOUBT
@@ -80,7 +89,7 @@ def judge(
         error = f"{error} (attempt {attempt}, the limit is {policy.max_attempts} failed attempts)"
     next_try_ns = 0
     if verdict is Verdict.RETRY:
-        next_try_ns = cluster_time_ns + policy.pause_ns(operation.failures, randomness)
+        next_try_ns = cluster_time_ns + max(pause_ns, policy.pause_ns(operation.failures, randomness))
     elif verdict is Verdict.NOT_ATTEMPTED and error and not suspended:
         # The resource was not ready for it: no failure of the command, but no reason to ask again at
         # once either (S53). Without an error it only stood behind the head of its lane.

@@ -7,9 +7,9 @@ import random
 import pytest
 
 from fencepost.raft.core.token import FencingToken
-from fencepost.raft.effects.policy import RetryPolicy, judge
+from fencepost.raft.effects.policy import RetryPolicy, began_ns, judge
 from fencepost.raft.effects.queue import DispatchQueue
-from fencepost.raft.outbox.operation import TERMINAL, Operation, OperationState
+from fencepost.raft.outbox.operation import TERMINAL, HistoryRow, Operation, OperationState
 from fencepost.raft.outbox.transitions import Verdict
 from fencepost.raft.ports import AttemptOutcome, AttemptStatus, Guarantee
 
@@ -188,6 +188,8 @@ POLICY = RetryPolicy(max_attempts=3, backoff_ns=100, backoff_max_ns=1000)
         (AttemptStatus.UNKNOWN, Guarantee.FENCED, 2, Verdict.IN_DOUBT, None),
         (AttemptStatus.UNKNOWN, Guarantee.NAKED, 0, Verdict.IN_DOUBT, None),
         (AttemptStatus.UNKNOWN, Guarantee.NAKED, 2, Verdict.IN_DOUBT, None),
+        (AttemptStatus.DOUBT, Guarantee.KEYED, 0, Verdict.IN_DOUBT, None),
+        (AttemptStatus.DOUBT, Guarantee.FENCED, 0, Verdict.IN_DOUBT, None),
         (AttemptStatus.NOT_ATTEMPTED, Guarantee.FENCED, 2, Verdict.NOT_ATTEMPTED, 100),
     ],
 )
@@ -208,6 +210,32 @@ def test_verdicts(
     assert (row.index, row.attempt, row.verdict) == (7, 1, verdict)
     assert row.next_try_ns == (0 if pause is None else 5000 + pause)
     assert row.result == (b"result" if verdict is Verdict.SUCCEEDED else b"")
+
+
+@pytest.mark.parametrize(("asked", "pause"), [(0, 100), (50, 100), (700, 700)])
+def test_a_pause_that_the_other_side_asks_for_is_kept(asked: int, pause: int) -> None:
+    row = judge(
+        operation(7),
+        1,
+        AttemptOutcome(AttemptStatus.RETRY, b"", "too many", False, asked),
+        guarantee=Guarantee.KEYED,
+        policy=POLICY,
+        cluster_time_ns=5000,
+        randomness=Highest(),
+    )
+    assert (row.verdict, row.next_try_ns) == (Verdict.RETRY, 5000 + pause)
+
+
+def test_the_age_of_an_operation_counts_from_its_first_attempt_or_from_earlier() -> None:
+    old = operation(7)
+    old.submitted_ns = 100
+    assert began_ns(old) == 100
+    rows = [HistoryRow(place, 200 * place, OperationState.DISPATCHED, place, None, "") for place in (1, 2, 3)]
+    old.history += rows
+    assert began_ns(old) == 200
+    # What fell out of the middle of a long history may have been the first attempt.
+    del old.history[-3]
+    assert began_ns(old) == 100
 
 
 def test_what_only_stood_behind_another_needs_no_pause_nor_what_stands_still_anyway() -> None:
