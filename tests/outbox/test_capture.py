@@ -189,6 +189,25 @@ def test_operations_younger_than_a_capture_are_not_copied_for_it() -> None:
     assert list(restored.operations) == ["a"]
 
 
+@pytest.mark.usefixtures("one_a_chunk")
+def test_a_copy_is_kept_only_until_it_is_drawn_and_only_of_what_is_not_drawn_yet() -> None:
+    """However long a snapshot takes and however much changes meanwhile, what is kept is less than what is left."""
+    script = Script()
+    script.activate(1)
+    operations = [script.submit(f"op{number}") for number in range(20)]
+    expected = list(script.machine.snapshot())
+    chunks = script.machine.snapshot()
+    (captured,) = script.machine._captures.drawing
+    drawn = [next(chunks) for _ in range(1 + 10)]  # The head, and half of them.
+    script.dispatch(*[(operation, 1) for operation in operations])
+    assert list(captured.kept) == [operation.index for operation in operations[10:]]
+    for left in range(9, -1, -1):
+        drawn.append(next(chunks))
+        script.succeed(operations[19 - left], 1)
+        assert len(captured.kept) == left
+    assert [*drawn, *chunks] == expected
+
+
 def test_a_chunk_is_bounded_in_bytes() -> None:
     """A chunk is encoded in one go; large payloads must not make that long."""
     script = Script()
@@ -209,6 +228,12 @@ def any_walk() -> None:
             test_s19_applies_between_any_two_chunks_change_nothing_of_it(seed)
 
 
+def copies() -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(snapshot, "OPERATIONS_PER_CHUNK", 1)
+        test_a_copy_is_kept_only_until_it_is_drawn_and_only_of_what_is_not_drawn_yet()
+
+
 def cut_through() -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         test_s19_a_reading_that_a_change_cuts_through_is_not_used(monkeypatch)
@@ -227,6 +252,8 @@ def cut_through() -> None:
             "record = kept.get(operation.index) or record_of(operation)\n        yield record\n        continue",
             cut_through,
         ),
+        (capture._Capture.records, "self.drawn = index", "pass", copies),
+        (capture._Capture.records, "kept.pop(index, record)", "kept.get(index, record)", copies),
         (
             capture.Captures.keep,
             "elif capture.drawn < index <= capture.last_index and index not in capture.kept:",
@@ -234,7 +261,16 @@ def cut_through() -> None:
             any_walk,
         ),
     ],
-    ids=["dispatch", "outcome", "activation", "copies not looked at", "looks before it reads", "copied twice"],
+    ids=[
+        "dispatch",
+        "outcome",
+        "activation",
+        "copies not looked at",
+        "looks before it reads",
+        "not said to be drawn",
+        "kept",
+        "copied twice",
+    ],
 )
 def test_a_planted_fault_is_seen(function: Any, line: str, fault: str, sees: Any) -> None:
     with planted(function, line, fault), pytest.raises(AssertionError):
