@@ -91,6 +91,36 @@ KINDS: dict[str, tuple[str, str]] = {
         "`cluster transfer-leader`, `step-down`",
         "`leader`, `term`, `previous_leader`, `drained` (null where nothing was), `seconds`",
     ),
+    "ClusterRecover": (
+        "`cluster recover`",
+        "`directory`, `cluster_id`, `node`, `dry_run`, `previous_incarnation`, `incarnation`, `resumed`, `term`, "
+        "`commit_index`, `last_index`, `last_term`, `previous_configuration`, `configuration`, `warnings`",
+    ),
+    "SnapshotSave": (
+        "`snapshot save`",
+        "`file`, `cluster_id`, `incarnation`, `node`, `program`, `saved_ns`, `index`, `term`, `time_ns`, "
+        "`configuration`, `configuration_index`, `size_bytes`, `checksum`",
+    ),
+    "SnapshotInspect": (
+        "`snapshot inspect`",
+        "the same, `verified`, and `commands`: how many by resource and state",
+    ),
+    "SnapshotRestore": (
+        "`snapshot restore`",
+        "`directory`, `cluster_id`, `node`, `incarnation`, `instance_id`, `index`, `term`, `time_ns`, `configuration`, "
+        "`configuration_index`, `size_bytes`, `checksum`, `next`",
+    ),
+    "LogVerify": (
+        "`log verify`",
+        "`directory`, `verified`, cluster_id, incarnation, node, instance_id, boot, term, voted_for, first_index, "
+        "last_index, last_term, commit_index, torn_bytes, snapshot_index, snapshot_bytes",
+    ),
+    "Entry": (
+        "`log get`, `log tail -f`",
+        "index, term, entry_kind, time_ns, bytes, committed (null where it is not known), `content`: its type, and what "
+        "is in it",
+    ),
+    "EntryList": ("`log tail`", "`items`"),
     "ClusterInit": ("`cluster init`", "`cluster_id`, `files`, `next`"),
     "NodeConfiguration": ("`node check-config`", "what the node would run with"),
     "Explanation": ("`explain CODE`", "code, title, outcome, exit_code, text"),
