@@ -16,6 +16,7 @@ from fencepost.raft.node.runner import Completion
 from fencepost.raft.node.snapshots import SnapshotKeeper
 from fencepost.raft.outbox import capture, snapshot
 from fencepost.raft.outbox.machine import OutboxMachine
+from fencepost.raft.outbox.state_digest import operation_terms
 
 from ..core.planting import planted
 from ..outbox.script import Script
@@ -124,7 +125,7 @@ def busy(monkeypatch: pytest.MonkeyPatch) -> list[Runner]:
 
     monkeypatch.setattr(capture, "record_of", watched(snapshot.record_of))
     monkeypatch.setattr(snapshot, "_load_operations", watched(snapshot._load_operations))
-    monkeypatch.setattr(snapshot, "operation_terms", watched(snapshot.operation_terms))
+    monkeypatch.setattr(snapshot, "operation_terms", watched(operation_terms))
     return runners
 
 
