@@ -47,6 +47,9 @@ __all__ = ["Dedupe", "PostgresBounds", "PostgresEffect", "PostgresResource"]
 _log = structlog.get_logger(__name__)
 
 
+LANES_COUNTED_MAX = 10_000
+
+
 class PostgresResource:
     """A resource of kind ``postgres`` (``raft.ports.Resource``).
 
@@ -94,6 +97,8 @@ class PostgresResource:
         )
         self._time_ns = time_ns
         self._claimed: FencingToken | None = None
+        self._grown: dict[str, int] = {}
+        """By lane, what it has done here since it was last made to forget."""
         self._lock = asyncio.Lock()
         self._checked = 0
 
@@ -296,7 +301,22 @@ class PostgresResource:
             lanes = list(batch.lanes)
             await connection.execute(WRITE_LANES, self.name, token.incarnation, lanes, list(batch.lanes.values()))
             if self.dedupe is Dedupe.ORDERED_LANE:
-                await connection.execute(FORGET_LANES, self.name, lanes, self._lane_results)
+                await self._forget(connection, batch)
+
+    async def _forget(self, connection: Any, batch: Batch) -> None:
+        """Give up what lanes hold beyond their latest results: not at every step, which would cost as much as the
+        step, but when a lane has gone on by half of them."""
+        grown = self._grown
+        for attempt, _ in batch.applied:
+            if attempt.lane:
+                grown[attempt.lane] = grown.get(attempt.lane, 0) + 1
+        due = [lane for lane in batch.lanes if grown[lane] * 2 >= self._lane_results]
+        if len(grown) > LANES_COUNTED_MAX:
+            due = list(grown)
+        if due:
+            await connection.execute(FORGET_LANES, self.name, due, self._lane_results)
+            for lane in due:
+                del grown[lane]
 
     async def _record_refusal(
         self,

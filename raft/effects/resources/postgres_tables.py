@@ -126,12 +126,16 @@ READ_LANES = """SELECT lane, incarnation, log_index, forgotten_incarnation, forg
 WRITE_LANES = """INSERT INTO fencepost.lanes (resource, lane, incarnation, log_index)
     SELECT $1, moved.lane, $2, moved.log_index FROM unnest($3::text[], $4::bigint[]) AS moved (lane, log_index)
     ON CONFLICT (resource, lane) DO UPDATE SET incarnation = excluded.incarnation, log_index = excluded.log_index"""
-FORGET_LANES = """WITH ranked AS (
-        SELECT accepted, row_number() OVER (PARTITION BY lane ORDER BY accepted DESC) AS place
-        FROM fencepost.operations WHERE resource = $1 AND lane <> '' AND lane = ANY($2::text[])
+FORGET_LANES = """WITH cut AS (
+        SELECT moved.lane, old.accepted FROM unnest($2::text[]) AS moved (lane) CROSS JOIN LATERAL (
+            SELECT operations.accepted FROM fencepost.operations
+            WHERE operations.resource = $1 AND operations.lane = moved.lane AND operations.lane <> ''
+            ORDER BY operations.accepted DESC OFFSET $3 LIMIT 1
+        ) AS old
     ), gone AS (
-        DELETE FROM fencepost.operations USING ranked
-        WHERE operations.resource = $1 AND operations.accepted = ranked.accepted AND ranked.place > $3
+        DELETE FROM fencepost.operations USING cut
+        WHERE operations.resource = $1 AND operations.lane = cut.lane AND operations.lane <> ''
+            AND operations.accepted <= cut.accepted
         RETURNING operations.lane, operations.incarnation, operations.log_index
     ), newest AS (
         SELECT DISTINCT ON (lane) lane, incarnation, log_index FROM gone

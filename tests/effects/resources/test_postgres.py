@@ -23,7 +23,11 @@ __all__ = ["postgres", "postgres_server"]
 
 pytestmark = pytest.mark.servers
 
-SUCCEEDED, FAILED, RETRY, NOT_ATTEMPTED, UNKNOWN = AttemptStatus
+SUCCEEDED = AttemptStatus.SUCCEEDED
+FAILED = AttemptStatus.FAILED
+RETRY = AttemptStatus.RETRY
+NOT_ATTEMPTED = AttemptStatus.NOT_ATTEMPTED
+UNKNOWN = AttemptStatus.UNKNOWN
 
 
 async def run(server: PostgresServer, effects: dict[str, str], *attempts: Any, **options: Any) -> list[AttemptOutcome]:

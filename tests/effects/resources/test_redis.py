@@ -27,7 +27,8 @@ __all__ = ["redis", "redis_server"]
 
 pytestmark = pytest.mark.servers
 
-SUCCEEDED, FAILED, RETRY, NOT_ATTEMPTED, UNKNOWN = AttemptStatus
+SUCCEEDED = AttemptStatus.SUCCEEDED
+FAILED = AttemptStatus.FAILED
 
 
 @pytest.fixture
