@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 import sys
 import time
@@ -14,7 +15,7 @@ import click
 
 from ...raft.core.configuration import decode_configuration
 from ...raft.core.entry import Snapshot
-from ...raft.core.errors import NoEndpoint, NoLeader
+from ...raft.core.errors import Busy, NoEndpoint, NoLeader
 from ...storage.backup_files import (
     BackupDraft,
     BackupFile,
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 SAVE_TIMEOUT_S = 30.0
 """How long one question may take; a large snapshot is many of them."""
 TRIES = 3
-"""A part that did not arrive is asked for again."""
+"""A part that did not arrive is asked for again, and so is a node that is busy."""
+PAUSE_S = 1.0
 
 
 # -- save -------------------------------------------------------------------------------------------
@@ -100,7 +102,7 @@ def _save_offline(session: Session, file: Path, data_dir: Path, force: bool) -> 
 async def _save_online(session: Session, file: Path, source: str | None, force: bool) -> None:
     async with session.client(timeout_s=SAVE_TIMEOUT_S) as client:
         endpoint = source or await _leader(client)
-        begun = dict(await client.call("snapshot.begin", {}, endpoint=endpoint))
+        begun = await _begin(client, endpoint)
         snapshot = Snapshot(
             begun["last_index"],
             begun["last_term"],
@@ -134,6 +136,15 @@ async def _leader(client: Client) -> str:
         if isinstance(body, dict) and body["leader_client_address"]:
             return str(body["leader_client_address"])
     raise NoLeader("no leader to save from; nothing was written", next_step="fencepost status")
+
+
+async def _begin(client: Client, endpoint: str) -> dict[str, Any]:
+    for _ in range(TRIES - 1):
+        try:
+            return dict(await client.call("snapshot.begin", {}, endpoint=endpoint))
+        except Busy:
+            await asyncio.sleep(PAUSE_S)
+    return dict(await client.call("snapshot.begin", {}, endpoint=endpoint))
 
 
 async def _draw(client: Client, endpoint: str, session: str, draft: BackupDraft) -> None:

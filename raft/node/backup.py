@@ -128,6 +128,9 @@ class BackupCalls:
         raft, applied = self._loop.raft, self._loop.applier.last_applied
         if raft.snapshot is not None and raft.snapshot.last_index == applied:
             return raft.snapshot
+        if applied + 1 < raft.log.window_start:
+            # Its entry has left the core's memory before it was applied here, and with it the time it bears.
+            raise Busy("this node is still applying what is committed; nothing was begun", next_step="ask again")
         if not applied or not raft.configuration_at(applied)[1].voters:
             raise NotFound("this node has applied nothing yet", next_step="fencepost status")
         return label_at(raft, applied)
