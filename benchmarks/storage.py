@@ -30,6 +30,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
@@ -48,7 +49,6 @@ from fencepost.storage.log_store import FileLogStore
 from fencepost.storage.records import encode_record
 
 PAYLOAD = bytes(200)
-BATCHES = (1, 16, 256)
 FIRST_TIME_NS = 1_700_000_000_000_000_000
 RAW_FILE_BYTES = 64 << 20
 """The raw writes go round in a file as long as a segment."""
@@ -92,6 +92,9 @@ class Store:
         self._store.start(lambda sequence: self._on_durable(sequence), self._done.put)
         self._sequence = 0
         self._last_index = 0
+        self._ready: deque[list[Entry]] = deque()
+        self._batches = 1000
+        """In the turn before."""
         self._append(HardState(1, "n1"))
         self._wait()
 
@@ -100,7 +103,7 @@ class Store:
         first, self._last_index = self._last_index + 1, self._last_index + self._batch
         # A node takes a snapshot now and then, and gives up the log before it: it does not grow for ever.
         given_up = max(first - self._batch, 0) if self._sequence % COMPACTION_BATCHES == 0 else 0
-        made = entries(first, self._batch, PAYLOAD)
+        made = self._ready.popleft() if self._ready else entries(first, self._batch, PAYLOAD)
         self._store.append(Persist(self._sequence, hard_state, 0, made, given_up, None, given_up))
 
     def _wait(self) -> Turn | int:
@@ -109,7 +112,14 @@ class Store:
             raise outcome
         return outcome
 
+    def _prepare(self) -> None:
+        """Entries for a turn: to make them is the work of whoever uses a log, and not the log's."""
+        first = self._last_index + 1 + len(self._ready) * self._batch
+        for number in range(self._batches * 5 // 4 - len(self._ready)):
+            self._ready.append(entries(first + number * self._batch, self._batch, PAYLOAD))
+
     def one_at_a_time(self, seconds: float) -> Turn:
+        self._prepare()
         syncs, written = self._counters()
         began = now = time.perf_counter()
         while now - began < seconds:
@@ -120,6 +130,7 @@ class Store:
 
     def pipelined(self, seconds: float) -> Turn:
         """The next batch is queued while the one before it is told to be durable: the writer never waits."""
+        self._prepare()
         syncs, written = self._counters()
         began = time.perf_counter()
 
@@ -143,6 +154,7 @@ class Store:
 
     def _turn(self, syncs: int, written: int, seconds: float) -> Turn:
         now_syncs, now_written = self._counters()
+        self._batches = now_syncs - syncs
         return Turn(now_syncs - syncs, now_written - written, seconds)
 
     def close(self) -> None:
@@ -225,9 +237,9 @@ class Raw:
 STYLES = {"one at a time": "one_at_a_time", "pipelined": "pipelined"}
 
 
-def measure_appending(directory: Path, rounds: int, seconds: float) -> list[dict[str, Any]]:
+def measure_appending(directory: Path, batches: list[int], rounds: int, seconds: float) -> list[dict[str, Any]]:
     rows = []
-    for batch in BATCHES:
+    for batch in batches:
         home = directory / f"batch-{batch}"
         home.mkdir()
         store, raw = Store(home / "store", batch), Raw(home / "raw", batch)
@@ -345,11 +357,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=0.2, help="of each turn")
+    parser.add_argument("--batches", default="1,16,256", help="entries a batch, comma-separated")
     parser.add_argument("--entries", type=int, default=1_000_000, help="of the log that is opened")
     parser.add_argument("--directory", type=Path, help="on the disk that is to be measured (default: the system's)")
     parser.add_argument("--json", type=Path, help="write the figures to this file as well")
     parser.add_argument("--recover", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    batches = [int(number) for number in arguments.batches.split(",")]
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     if arguments.recover:
         print(json.dumps(recover(arguments.recover)))
@@ -357,7 +371,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="fencepost-bench-", dir=arguments.directory) as home:
         report = {
             "machine": {"cores": os.cpu_count(), "platform": platform.platform(), "python": platform.python_version()},
-            "appending": measure_appending(Path(home), arguments.rounds, arguments.seconds),
+            "appending": measure_appending(Path(home), batches, arguments.rounds, arguments.seconds),
             "recovery": measure_recovery(Path(home), arguments.entries, 3),
         }
     show(report)

@@ -42,3 +42,19 @@ def test_the_stages_of_a_command_are_all_measured() -> None:
     text = run("benchmarks.stages", "--batch", "8", "--rounds", "3")
     for stage in ("check submissions", "apply commands", "SQLite transaction", "apply dispatch and outcome"):
         assert stage in text
+
+
+def test_the_log_is_measured_beside_the_bare_disk(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    command = ("benchmarks.storage", "--rounds", "2", "--seconds", "0.1", "--entries", "20000", "--batches", "1,16")
+    text = run(*command, "--json", str(report))
+    found = json.loads(report.read_text())
+    rows = found["appending"]
+    assert [(row["batch"], row["style"]) for row in rows] == [
+        (1, "one at a time"), (1, "pipelined"), (16, "one at a time"), (16, "pipelined"),
+    ]  # fmt: skip
+    assert all(row["batches_per_s"] > 0 and row["raw_per_s"] > 0 and row["ratio_to_raw"] > 0 for row in rows)
+    assert all(row["entries_per_s"] == row["batch"] * row["batches_per_s"] for row in rows)
+    assert found["recovery"]["entries"] == 20_000
+    assert found["recovery"]["entries_per_s"] > 0
+    assert "x raw" in text
