@@ -234,6 +234,18 @@ _CATALOGUE: dict[str, tuple[str, str]] = {
         """The id was used before with another resource, effect, lane or payload. Nothing was executed and the first
         command is unchanged. Use a new id for a new operation; `fencepost command show ID` shows the first one.""",
     ),
+    "OPERATION_ID_EXPIRED": (
+        "the operation id is older than what is remembered",
+        """Ids of a program's own proposals are remembered for a time and a number of them. This one carries its time
+        (UUIDv7), and ids of that time have been forgotten: it may have been applied then. It was not applied now.
+        Read the state that it would have changed; if it is not there, propose it under a new id.""",
+    ),
+    "RESULT_LOST": (
+        "it was executed, and its result cannot be given",
+        """What the state machine or the effect gave back is too large, or cannot be encoded or read as the type that was
+        declared. It was executed once, and is not executed again. Read the state itself, and have it give back
+        less.""",
+    ),
     "NOT_FOUND": (
         "there is no such thing",
         """No command has this operation id as far as the leader knows, or the name is unknown. If a submission of

@@ -336,6 +336,22 @@ class OperationIdReused(ClientError):
     exit_code = 6
 
 
+class OperationIdExpired(ClientError):
+    """The operation id is older than what is remembered: whether it was executed before, nobody can tell. Not now."""
+
+    code = "OPERATION_ID_EXPIRED"
+    outcome = Outcome.REFUSED
+    exit_code = 6
+
+
+class ResultLost(ClientError):
+    """It was executed, and only its result cannot be given."""
+
+    code = "RESULT_LOST"
+    outcome = Outcome.UNKNOWN
+    exit_code = 8
+
+
 class NotFound(ClientError):
     """There is no such thing on the node that was asked."""
 

@@ -180,7 +180,8 @@ class Dispatcher:
             # then the batch must not be lost.
             self._give_back(batch, "the leader had not heard a quorum when it was due")
             return
-        poisoned = [operation.lost >= self._policy.lost_max for operation in batch.operations]
+        policy = self._policy
+        poisoned = [operation.lost >= policy.of(operation.effect).lost_max for operation in batch.operations]
         if any(poisoned):
             self._bury(batch, poisoned)
             return
@@ -248,7 +249,7 @@ class Dispatcher:
                 attempt.number,
                 outcome,
                 guarantee=self._resource.guarantee,
-                policy=self._policy,
+                policy=self._policy.of(operation.effect),
                 cluster_time_ns=now,
                 randomness=self._randomness,
                 suspended=self._suspended,

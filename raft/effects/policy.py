@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ..outbox.codec import OutcomeRow
 from ..outbox.operation import Operation, OperationState
@@ -23,6 +24,11 @@ class RetryPolicy:
     backoff_max_ns: int = 30_000_000_000
     lost_max: int = 20
     """Attempts whose executor went away after which a command is dead: it may be what kills them."""
+    by_effect: Mapping[str, RetryPolicy] = field(default_factory=dict)
+    """Of the effects that have a policy of their own."""
+
+    def of(self, effect: str) -> RetryPolicy:
+        return self.by_effect.get(effect, self)
 
     def pause_ns(self, failures: int, randomness: Randomness) -> int:
         ceiling = min(self.backoff_ns << min(failures, 40), self.backoff_max_ns)
