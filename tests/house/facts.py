@@ -153,8 +153,9 @@ LIMITS: dict[str, list[tuple[str, str]]] = {
         ("raft.outbox.codec:NAME_BYTES_MAX", f"name of a resource or effect; {_REFUSED}"),
         ("raft.outbox.codec:LANE_BYTES_MAX", f"lane; {_REFUSED}"),
         (
-            "raft.effects.resources.sqlite_effect:RESULT_BYTES_MAX",
-            "result of a SQLite effect; the command fails, nothing is applied",
+            "raft.effects.resources.outcomes:RESULT_BYTES_MAX",
+            "result of a SQLite or PostgreSQL effect; the command fails, nothing is applied. "
+            "Of a Redis effect: not kept, the effect stands",
         ),
         ("raft.effects.resources.python:RESULT_BYTES_MAX", "result of a Python handler; not kept, the effect stands"),
         ("raft.effects.policy:ERROR_CHARACTERS_MAX", "characters of an error kept for each attempt"),

@@ -121,6 +121,8 @@ def _paragraphs(text: str) -> str:
 
 _KINDS: dict[str, tuple[type, type]] = {
     "sqlite": (config.SqliteResourceConfiguration, config.SqliteEffectConfiguration),
+    "postgres": (config.PostgresResourceConfiguration, config.PostgresEffectConfiguration),
+    "redis": (config.RedisResourceConfiguration, config.RedisEffectConfiguration),
     "python": (config.PythonResourceConfiguration, config_file._PythonEffect),
 }
 

@@ -56,6 +56,7 @@ def test_coverage_counts_modules_that_nobody_imports(tmp_path: Path) -> None:
 def test_dependencies_have_their_decision_page() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     pages = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "decisions").glob("*.md"))
-    for requirement in project["dependencies"]:
+    extras = [extra for name, extra in project["optional-dependencies"].items() if name != "dev"]
+    for requirement in [*project["dependencies"], *(each for extra in extras for each in extra)]:
         name = requirement.split(">=")[0]
         assert f"`{name}`" in pages, f"no page in docs/decisions names `{name}`"

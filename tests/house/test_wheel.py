@@ -104,6 +104,7 @@ def test_every_module_of_the_wheel_can_be_imported(owner: Path, tmp_path: Path) 
 
 UNWANTED = (
     *("click", "rich", "uvloop", "prometheus_client", "opentelemetry", "textual"),
+    *("asyncpg", "redis"),
     *("http.server", "http.client", "urllib.request", "aiohttp", "h11", "httptools"),
     *("fencepost.cli", "fencepost.jepsen"),
 )
