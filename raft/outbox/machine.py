@@ -349,6 +349,7 @@ class OutboxMachine(OutboxState):
         old = {name: self.__dict__[name] for name in vars(prepared)}
         self.__dict__.update(vars(prepared))
         vars(prepared).update(old)
+        prepared.being_read = any(not capture.ended for capture in self._captures.drawing)
 
     def restore(self, chunks: Iterable[bytes]) -> None:
         """Replace the state by a snapshot's.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from sys import getrefcount
 from typing import NamedTuple
 
 from .codec import Activation, Election
@@ -15,8 +14,6 @@ EVENTS_KEPT = 100
 
 
 _FREED_AT_ONCE = 4096
-_ONE_REFERENCE = 2
-"""As ``getrefcount`` counts: its own argument is the other one."""
 
 
 class ElectionRecord(NamedTuple):
@@ -57,14 +54,15 @@ class OutboxState:
         self.cluster_time_ns = 0
         self.last_applied = 0
         """Index of the last outbox entry applied; entries of other kinds do not move it."""
+        self.being_read = False
+        """Of a state that was replaced: a snapshot of it may not be written yet, and needs ``in_order`` whole."""
 
     def discard(self) -> None:
         """Free a state that nobody needs any more, operation by operation: to free all of them in one go would
         stop every other thread for as long as that takes."""
         self.by_index.discard()
         in_order, self.in_order = self.in_order, []
-        # Someone may be reading it still. He has the whole of it then, and this no part in it.
-        while in_order and getrefcount(in_order) == _ONE_REFERENCE:
+        while in_order and not self.being_read:
             del in_order[-_FREED_AT_ONCE:]
         self.pending.clear()
         self.operations.discard()

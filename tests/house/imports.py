@@ -73,7 +73,7 @@ before is shown by `tests/cli/test_main.py`."""
 ALWAYS = frozenset({"__future__"})
 CORE_MAY_USE = frozenset({"dataclasses", "enum", "typing", "collections"})
 OUTBOX_MAY_USE = CORE_MAY_USE | {
-    *("hashlib", "json", "msgspec", "msgpack"),
+    *("google_crc32c", "hashlib", "json", "msgspec", "msgpack"),
     *("bisect", "functools", "heapq", "itertools", "math", "operator", "struct"),
 }
 ONLY_IN: dict[str, str] = {"click": "cli", "rich": "cli", "uvloop": "cli"}

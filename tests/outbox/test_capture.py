@@ -253,6 +253,12 @@ def cut_through() -> None:
             cut_through,
         ),
         (capture._Capture.records, "self.drawn = index", "pass", copies),
+        (
+            OutboxMachine.adopt,
+            "any(not capture.ended for capture in self._captures.drawing)",
+            "False",
+            test_s19_a_capture_outlives_the_state_that_it_is_of,
+        ),
         (capture._Capture.records, "kept.pop(index, record)", "kept.get(index, record)", copies),
         (
             capture.Captures.keep,
@@ -268,6 +274,7 @@ def cut_through() -> None:
         "copies not looked at",
         "looks before it reads",
         "not said to be drawn",
+        "freed while it is read",
         "kept",
         "copied twice",
     ],
