@@ -206,12 +206,12 @@ class ComposedNode:
         self.divergence = self.loop.divergence = DivergenceWatch(self.loop, self.transport.send)
         self._handover = HandoverCalls(self.loop, event_loop, self.effects, leader_address=self._leader_address)
         self._reading = self._make_reading(event_loop, process)
-        self._service = self._make_service(machine)
-        for observer in (self._peers, self.effects, self._service, self.divergence):
+        self.service = self._make_service(machine)
+        for observer in (self._peers, self.effects, self.service, self.divergence):
             self.loop.observe(observer)
         self._listener = ClientListener(
             configuration.node.client,
-            self._service,
+            self.service,
             identity,
             connections_max=configuration.limits.client_connections,
             unread_bytes_max=configuration.limits.client_buffer_bytes,
@@ -323,7 +323,7 @@ class ComposedNode:
         """The first part of a planned stop: take nothing new in, finish what is under way, hand leadership over.
         Bounded, so that neither a hung effect nor a successor that does not come can keep the process (S45, S49,
         S58)."""
-        self._service.stop_admitting()
+        self.service.stop_admitting()
         if not await self.effects.drain(DRAIN_TIMEOUT_S):
             _LOG.warning("effects still under way at the end of the drain", seconds=DRAIN_TIMEOUT_S)
         await self._handover.hand_over(HAND_OVER_TIMEOUT_S)

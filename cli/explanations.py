@@ -242,8 +242,8 @@ _CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "RESULT_LOST": (
         "it was executed, and its result cannot be given",
-        """What the state machine or the effect gave back is too large, or cannot be encoded or read as the type that was
-        declared. It was executed once, and is not executed again. Read the state itself, and have it give back
+        """What the state machine or the effect gave back is too large, or cannot be encoded or read as the type that
+        was declared. It was executed once, and is not executed again. Read the state itself, and have it give back
         less.""",
     ),
     "NOT_FOUND": (

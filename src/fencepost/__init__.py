@@ -20,6 +20,16 @@ if os.path.isfile(os.path.join(os.path.dirname(__file__), "raft")):
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from .cli.embedding.codec import Codec
+    from .cli.embedding.definitions import Retry
+    from .cli.embedding.effects import Effect
+    from .cli.embedding.envelope import Retention
+    from .cli.embedding.handle import Handle
+    from .cli.embedding.machine import StateMachine
+    from .cli.embedding.node import Node
+    from .cli.embedding.outbox import Outbox
+    from .cli.embedding.settings import NodeSettings
+    from .cli.embedding.values import Applied, Committed, Leadership, LogEntry, NodeStatus
     from .raft.core.errors import (
         Busy,
         CommandFailed,
@@ -27,13 +37,17 @@ if TYPE_CHECKING:
         ConfigurationError,
         DuplicateGeneration,
         FencepostError,
+        LeadershipLost,
         NoEndpoint,
         NoLeader,
         NotFound,
+        NotLeader,
+        OperationIdExpired,
         OperationIdReused,
         Outcome,
         OutcomeUnknown,
         ResourceUnavailable,
+        ResultLost,
         StaleLeader,
         WrongCluster,
     )
@@ -45,26 +59,44 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer",
+    "Applied",
     "Busy",
     "Client",
+    "Codec",
     "Command",
     "CommandFailed",
     "CommandInvalid",
+    "Committed",
     "ConfigurationError",
     "DuplicateGeneration",
+    "Effect",
     "EffectContext",
     "FencepostError",
     "FencingToken",
+    "Handle",
+    "Leadership",
+    "LeadershipLost",
+    "LogEntry",
     "NoEndpoint",
     "NoLeader",
+    "Node",
+    "NodeSettings",
+    "NodeStatus",
     "NotFound",
+    "NotLeader",
+    "OperationIdExpired",
     "OperationIdReused",
+    "Outbox",
     "Outcome",
     "OutcomeUnknown",
     "Permanent",
     "ResourceUnavailable",
+    "ResultLost",
+    "Retention",
+    "Retry",
     "Retryable",
     "StaleLeader",
+    "StateMachine",
     "Wait",
     "WrongCluster",
     "__version__",
@@ -72,12 +104,26 @@ __all__ = [
 
 _HOMES = {
     "Answer": "raft.ports",
+    "Applied": "cli.embedding.values",
     "Client": "transport.client",
+    "Codec": "cli.embedding.codec",
     "Command": "raft.outbox.codec",
+    "Committed": "cli.embedding.values",
+    "Effect": "cli.embedding.effects",
     "EffectContext": "raft.effects.handlers",
     "FencingToken": "raft.core.token",
+    "Handle": "cli.embedding.handle",
+    "Leadership": "cli.embedding.values",
+    "LogEntry": "cli.embedding.values",
+    "Node": "cli.embedding.node",
+    "NodeSettings": "cli.embedding.settings",
+    "NodeStatus": "cli.embedding.values",
+    "Outbox": "cli.embedding.outbox",
     "Permanent": "raft.effects.handlers",
+    "Retention": "cli.embedding.envelope",
+    "Retry": "cli.embedding.definitions",
     "Retryable": "raft.effects.handlers",
+    "StateMachine": "cli.embedding.machine",
     "Wait": "raft.ports",
 }
 """Where a public name lives, if not in ``raft.core.errors``."""

@@ -1,0 +1,82 @@
+"""What an embedded node is told in Python, and its configuration made of that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ...raft.core.errors import ConfigurationError
+from ..config import (
+    ClusterConfiguration,
+    LimitsConfiguration,
+    NodeConfiguration,
+    NodeSection,
+    RaftConfiguration,
+    SnapshotsConfiguration,
+    StorageConfiguration,
+)
+from ..config_file import load
+from ..settings import parse_address, parse_name
+
+_S = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSettings:
+    """One node of a cluster. Addresses are ``host:port``, times seconds; what is left out is as in a file."""
+
+    cluster_id: str
+    """The same on every node, and of no other cluster."""
+    node_id: str
+    data_dir: Path | str
+    """The folder of this node's log. One node's alone."""
+    peer: str
+    """Where the other nodes reach this one."""
+    client: str
+    """Where clients and the other nodes' proposals reach it."""
+    peers: Mapping[str, str] = field(default_factory=dict)
+    """``peer`` of every other node, by node id."""
+    join: bool = False
+    """A new node of a cluster that is there already: it waits to be added (``fencepost member add``)."""
+    heartbeat_s: float = 0.1
+    election_timeout_s: float = 1.0
+    snapshot_entries: int = 100_000
+    """A snapshot is taken, and the log before it given up, after so many entries; 0 for never."""
+    retained_entries: int = 10_000
+    """Entries kept in front of a snapshot."""
+    segment_bytes: int = 64 << 20
+    """Size at which a log file is closed and the next begun."""
+
+
+def configuration_of(settings: NodeSettings | Path | str) -> NodeConfiguration:
+    """The configuration that ``settings`` mean, or that the file named by it holds (with the environment's
+    ``FENCEPOST_*``, as for ``fencepost node start``). Raises :class:`ConfigurationError`."""
+    if not isinstance(settings, NodeSettings):
+        return load(Path(settings))
+    try:
+        _check(settings)
+    except ValueError as error:
+        raise ConfigurationError(str(error), next_step="correct the NodeSettings") from error
+    return NodeConfiguration(
+        cluster=ClusterConfiguration(id=settings.cluster_id, join=settings.join),
+        node=NodeSection(
+            id=settings.node_id, data_dir=Path(settings.data_dir), peer=settings.peer, client=settings.client
+        ),
+        peers=dict(sorted(settings.peers.items())),
+        raft=RaftConfiguration(
+            heartbeat_ns=int(settings.heartbeat_s * _S), election_timeout_ns=int(settings.election_timeout_s * _S)
+        ),
+        storage=StorageConfiguration(segment_bytes=settings.segment_bytes),
+        snapshots=SnapshotsConfiguration(entries=settings.snapshot_entries, retained=settings.retained_entries),
+        limits=LimitsConfiguration(),
+    )
+
+
+def _check(settings: NodeSettings) -> None:
+    for name in (settings.cluster_id, settings.node_id, *settings.peers):
+        parse_name(name)
+    for address in (settings.peer, settings.client, *settings.peers.values()):
+        parse_address(address)
+    if settings.node_id in settings.peers:
+        raise ValueError(f"peers names {settings.node_id!r}, which is this node; it names the others")
