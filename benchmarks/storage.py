@@ -12,21 +12,19 @@ falls on both; figures are medians over the rounds, ratios are medians of the ra
 * *pipelined*: the store always has one more batch waiting, as under a node that is busy. Every batch is
   still a record and a sync of its own. The raw writes are a loop in one thread: the limit of the device.
 
-**Recovery.** A log of a million small entries is opened: entries a second, and the memory that what was
-recovered holds.
+**Recovery.** A log of a million small entries is opened, as a node does it: entries a second, and the memory
+that is held then, by the window of newest entries that a node keeps, or by all of them.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import logging
 import os
 import platform
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -40,21 +38,18 @@ from typing import Any, NamedTuple
 import msgpack
 import structlog
 
-from fencepost.cli.compose import without_collections
-from fencepost.raft.core.entry import Entry, EntryKind, HardState
+from benchmarks import opening
+from benchmarks.opening import entries, open_directory
+from fencepost.raft.core.entry import Entry, HardState
 from fencepost.raft.core.errors import StorageError
 from fencepost.raft.core.events import Persist
-from fencepost.storage.identity import DataDirectory
 from fencepost.storage.log_store import FileLogStore
 from fencepost.storage.records import encode_record
 
 PAYLOAD = bytes(200)
-FIRST_TIME_NS = 1_700_000_000_000_000_000
 RAW_FILE_BYTES = 64 << 20
 """The raw writes go round in a file as long as a segment."""
 COMPACTION_BATCHES = 1000
-RECOVERY_BATCH = 64
-RECOVERY_PAYLOAD = bytes(40)
 
 
 class Turn(NamedTuple):
@@ -67,14 +62,6 @@ class Turn(NamedTuple):
     @property
     def rate(self) -> float:
         return self.batches / self.seconds
-
-
-def entries(first: int, count: int, payload: bytes) -> list[Entry]:
-    return [Entry(index, 1, EntryKind.OUTBOX, FIRST_TIME_NS, payload) for index in range(first, first + count)]
-
-
-def open_directory(path: Path) -> DataDirectory:
-    return DataDirectory.open(path, cluster_id="bench", node_id="n1", voters=("n1",))
 
 
 # -- the store ----------------------------------------------------------------------------------------
@@ -270,67 +257,6 @@ def _row(batch: int, style: str, ours: list[Turn], theirs: list[Turn]) -> dict[s
     }
 
 
-# -- recovery -----------------------------------------------------------------------------------------
-
-
-def write_log(path: Path, count: int) -> int:
-    """A log of so many small entries; its size on disk, bytes."""
-    directory = open_directory(path)
-    store, _ = FileLogStore.open(directory)
-    store.start(lambda sequence: None, lambda error: None)
-    store.append(Persist(1, HardState(1, "n1"), 0, [], 0, None, 0))
-    for number, first in enumerate(range(1, count + 1, RECOVERY_BATCH), 2):
-        made = entries(first, min(RECOVERY_BATCH, count + 1 - first), RECOVERY_PAYLOAD)
-        store.append(Persist(number, None, 0, made, 0, None, 0))
-    store.close()
-    if (failure := store.status().failure) is not None:
-        raise failure
-    directory.close()
-    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-
-
-def recover(path: Path) -> dict[str, float]:
-    """In a process of its own, so that what the log holds is all that is new in it."""
-    gc.collect()
-    before = _resident_bytes()
-    directory = open_directory(path)
-    began = time.perf_counter()
-    with without_collections():
-        store, recovered = FileLogStore.open(directory)
-    took = time.perf_counter() - began
-    gc.collect()
-    held = _resident_bytes() - before
-    found = {"entries": recovered.last_index, "seconds": took, "held_bytes": held}
-    store.close()
-    directory.close()
-    return found
-
-
-def _resident_bytes() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def measure_recovery(directory: Path, count: int, rounds: int) -> dict[str, Any]:
-    path = directory / "recovery"
-    size = write_log(path, count)
-    command = [sys.executable, "-m", "benchmarks.storage", "--recover", str(path)]
-    found = [
-        json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=600).stdout)
-        for _ in range(rounds)
-    ]
-    shutil.rmtree(path)
-    seconds = statistics.median(each["seconds"] for each in found)
-    return {
-        "entries": count,
-        "payload_bytes": len(RECOVERY_PAYLOAD),
-        "log_bytes": size,
-        "seconds": seconds,
-        "entries_per_s": count / seconds,
-        "held_bytes": statistics.median(each["held_bytes"] for each in found),
-    }
-
-
 # -- printing -----------------------------------------------------------------------------------------
 
 
@@ -344,13 +270,7 @@ def show(report: dict[str, Any]) -> None:
             f"{row['batch']:>5}  {row['style']:<13} {row['batches_per_s']:>8,.0f} {row['entries_per_s']:>10,.0f} "
             f"{row['bytes_per_s'] / 1e6:>7.1f} {row['raw_per_s']:>11,.0f} {row['ratio_to_raw']:>6.2f}"
         )
-    found = report["recovery"]
-    millions = found["entries"] / 1e6
-    print(
-        f"opening a log of {found['entries']:,} entries of {found['payload_bytes']} bytes: {found['seconds']:.2f} s, "
-        f"{found['entries_per_s']:,.0f} entries/s; {found['held_bytes'] / 1e6 / millions:.0f} MB held for a million "
-        f"({found['log_bytes'] / 1e6 / millions:.0f} MB of log)"
-    )
+    opening.show(report["recovery"])
 
 
 def main() -> None:
@@ -361,18 +281,14 @@ def main() -> None:
     parser.add_argument("--entries", type=int, default=1_000_000, help="of the log that is opened")
     parser.add_argument("--directory", type=Path, help="on the disk that is to be measured (default: the system's)")
     parser.add_argument("--json", type=Path, help="write the figures to this file as well")
-    parser.add_argument("--recover", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     batches = [int(number) for number in arguments.batches.split(",")]
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
-    if arguments.recover:
-        print(json.dumps(recover(arguments.recover)))
-        return
     with tempfile.TemporaryDirectory(prefix="fencepost-bench-", dir=arguments.directory) as home:
         report = {
             "machine": {"cores": os.cpu_count(), "platform": platform.platform(), "python": platform.python_version()},
             "appending": measure_appending(Path(home), batches, arguments.rounds, arguments.seconds),
-            "recovery": measure_recovery(Path(home), arguments.entries, 3),
+            "recovery": opening.measure(Path(home), arguments.entries, 3),
         }
     show(report)
     if arguments.json:
