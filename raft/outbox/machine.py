@@ -21,6 +21,7 @@ from .operation import TERMINAL, HistoryRow, Operation, OperationState
 from .snapshot import load
 from .state import ActivationRecord, ElectionRecord, OutboxState
 from .state_digest import (
+    arrow_check,
     counters_term,
     digest_of,
     kept_row_term,
@@ -153,7 +154,7 @@ class OutboxMachine(OutboxState):
             return []
         counts, captures = self.counts[resource], self._captures
         index, time_ns = entry.index, entry.time_ns
-        terms = self.terms
+        arrow, terms = arrow_check(index, time_ns, _DISPATCHED, token), self.terms
         changed = []
         for operation_index, attempt in rows:
             operation = pending.get(operation_index)
@@ -170,7 +171,7 @@ class OutboxMachine(OutboxState):
                 operation.next_try_ns = 0
                 terms += counters_term(operation)
             operation.history.append(_new_tuple(HistoryRow, (index, time_ns, _DISPATCHED, attempt, token, "")))
-            terms += row_term(operation_index, index, time_ns, _DISPATCHED, attempt, token, "")
+            terms += row_term(arrow, operation_index, attempt, "")
             changed.append(operation)
         self.terms = sum_of(terms)
         counts[_DISPATCHED] += len(changed)
@@ -190,6 +191,7 @@ class OutboxMachine(OutboxState):
         counts, captures = self.counts[resource], self._captures
         current = self._is_current(entry, resource, token)
         index, time_ns = entry.index, entry.time_ns
+        arrow = arrow_check(index, time_ns, _SUCCEEDED, token)
         terms = 0  # Beside those of the failures, which are added where they are judged.
         changed = []
         for row in rows:
@@ -220,7 +222,7 @@ class OutboxMachine(OutboxState):
                 operation.token = token
             counts[_SUCCEEDED] += 1
             operation.history.append(_new_tuple(HistoryRow, (index, time_ns, _SUCCEEDED, attempt, token, note)))
-            terms += row_term(row[0], index, time_ns, _SUCCEEDED, attempt, token, note, row[3])
+            terms += row_term(arrow, row[0], attempt, note, row[3])
             del pending[row[0]]
             changed.append(operation)
         self.terms = sum_of(self.terms + terms)
@@ -314,8 +316,8 @@ class OutboxMachine(OutboxState):
         counts[after] += 1
         operation.state = after
         operation.history.append(HistoryRow(entry.index, entry.time_ns, after, attempt, token, note))
-        term = row_term(operation.index, entry.index, entry.time_ns, after, attempt, token, note)
-        self.terms = sum_of(self.terms + term)
+        arrow = arrow_check(entry.index, entry.time_ns, after, token)
+        self.terms = sum_of(self.terms + row_term(arrow, operation.index, attempt, note))
         if after in TERMINAL:
             operation.finished_ns = entry.time_ns
             del self.pending[operation.resource][operation.index]

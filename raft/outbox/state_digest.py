@@ -12,6 +12,7 @@ two operations have exchanged would cancel out in its sum. Nothing here defends 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -32,11 +33,13 @@ DIGEST_BYTES = 8
 
 _MASK = (1 << 64) - 1
 _OPERATION = Struct(">QQQ").pack
-_ROW = Struct(">QQQQQQQ").pack
+_ARROW = Struct(">QQQQ").pack
+_ROW = Struct(">QQQ").pack
 _COUNTERS = Struct(">cQQQQ").pack
 _SUMMARY = Struct(">QQQQ").pack
 _encode = msgspec.msgpack.Encoder().encode
-_crc_of = google_crc32c.value
+_crc_of: Callable[[bytes], int] = google_crc32c.value
+_crc_extend: Callable[[int, bytes], int] = google_crc32c.extend
 _SUCCEEDED = OperationState.SUCCEEDED
 _NO_TOKEN = FencingToken(0, 0)
 
@@ -45,24 +48,18 @@ def submission_term(operation: Operation) -> int:
     """For what never changes again. The operation's own digest stands for resource, effect, lane and payload."""
     head = _OPERATION(operation.index, operation.term, operation.submitted_ns)
     crc = _crc_of(head + operation.digest + operation.operation_id.encode())
-    return int(crc * crc)
+    return crc * crc
 
 
-def row_term(
-    operation_index: int,
-    index: int,
-    time_ns: int,
-    state: str,
-    attempt: int,
-    token: FencingToken,
-    note: str,
-    result: bytes = b"",
-) -> int:
+def arrow_check(index: int, time_ns: int, state: str, token: FencingToken) -> int:
+    """What the rows that one entry draws into one state have in common, for :func:`row_term`."""
+    return _crc_of(_ARROW(index, time_ns, token[0], token[1]) + state.encode())
+
+
+def row_term(arrow: int, operation_index: int, attempt: int, note: str, result: bytes = b"") -> int:
     """For one row of an operation's history, but the first. ``result`` is that of the success."""
-    text = note.encode()
-    head = _ROW(operation_index, index, time_ns, attempt, token[0], token[1], len(text))
-    crc = _crc_of(head + text + state.encode() + result)
-    return int(crc * crc)
+    crc = _crc_extend(arrow, _ROW(operation_index, attempt, len(note)) + note.encode() + result)
+    return crc * crc
 
 
 def counters_term(operation: Operation) -> int:
@@ -71,21 +68,20 @@ def counters_term(operation: Operation) -> int:
         return 0
     head = _COUNTERS(b"C", operation.index, operation.failures, operation.lost, operation.next_try_ns)
     crc = _crc_of(head)
-    return int(crc * crc)
+    return crc * crc
 
 
 def record_term(record: Activation | ActivationRecord | ElectionRecord) -> int:
     """For an activation in force, or what is remembered of one or of an election."""
     crc = _crc_of(type(record).__name__.encode() + _encode(record))
-    return int(crc * crc)
+    return crc * crc
 
 
 def kept_row_term(operation: Operation, row: HistoryRow) -> int:
     """:func:`row_term` of a row that stands in the history."""
     result = operation.result if row.state == _SUCCEEDED else b""
-    return row_term(
-        operation.index, row.index, row.time_ns, row.state, row.attempt, row.token or _NO_TOKEN, row.note, result
-    )
+    arrow = arrow_check(row.index, row.time_ns, row.state, row.token or _NO_TOKEN)
+    return row_term(arrow, operation.index, row.attempt, row.note, result)
 
 
 def operation_terms(operation: Operation) -> int:

@@ -175,7 +175,11 @@ def any_life() -> None:
         (OutboxMachine._apply_activation, "self.terms -= counters_term(operation)", "pass"),
         (OutboxMachine._apply_election, "self.terms -= record_term(self.elections.pop())", "self.elections.pop()"),
         (OutboxMachine._remember, "terms -= record_term(records[0])", "pass"),
-        (OutboxMachine._move, "self.terms = sum_of(self.terms + term)", "pass"),
+        (
+            OutboxMachine._move,
+            "self.terms = sum_of(self.terms + row_term(arrow, operation.index, attempt, note))",
+            "pass",
+        ),
     ],
 )
 def test_a_sum_that_is_not_kept_up_is_seen(function: Any, line: str, fault: str) -> None:
