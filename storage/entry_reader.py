@@ -137,9 +137,7 @@ class EntryReader:
         pages = _Pages(self._disk, self._directory)
         while start <= end:
             stretch = self._index.find(start)
-            if stretch is None:
-                if found:
-                    break
+            if stretch is None:  # Before the reading, or during it: then what was found is compacted, too.
                 raise NotFound(f"entry {start} is compacted")
             last = min(end, stretch.last or end)
             try:

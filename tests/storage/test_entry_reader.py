@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import gc
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -306,3 +308,25 @@ def recovered(disk: Disk, window: Window) -> Recovered:
     store.close()
     directory.close()
     return found
+
+
+def test_what_a_start_holds_does_not_grow_with_the_log() -> None:
+    held = {}
+    for last in (10_000, 40_000):
+        disk = FaultyDisk()
+        log = open_log(disk, segment_bytes=1 << 20, stepped=True)
+        for first in range(1, last, 500):
+            log.wait(log.write(entries(first, first + 499, size=60), commit_index=first - 1))
+        log.close()
+        directory = open_directory(disk)
+        tracemalloc.start()
+        store, found = FileLogStore.open(directory, segment_bytes=1 << 20, window=Window(entries=2000))
+        gc.collect()
+        held[last], _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert found.last_index == last
+        store.close()
+        directory.close()
+    # Each of the thirty thousand entries more would take more than two hundred bytes.
+    assert held[40_000] < held[10_000] + 30_000 * 50
+    assert held[10_000] < 10_000 * 300
