@@ -209,7 +209,9 @@ class ActiveSegment:
             doing = "syncing"
             self._file.sync_data()
         except OSError as error:
-            if not is_full(error):
+            # A sync that failed has lost something of this file, even for want of space, and a later one
+            # would succeed over the hole (S12). Only a write that found no room has left everything as it was.
+            if doing == "syncing" or not is_full(error):
                 raise disk_failure(error, doing, self.path) from error
             self._ahead = False
             self._cut()

@@ -116,6 +116,19 @@ def test_s12_a_failure_while_writing_zeros_ahead_is_final_too(operation: str) ->
     assert recover(disk.after_power_loss()).entries == entries(1, 1)
 
 
+def test_s12_no_room_at_a_sync_of_zeros_ahead_is_final_as_well() -> None:
+    """Where blocks are given out late, a sync is what finds the disk full; and what it lost is not known."""
+    disk = FaultyDisk()
+    log = open_log(disk)
+    disk.fail("sync_data", 2, errno.ENOSPC)
+    log.wait(log.write(entries(1, 1)))
+    assert isinstance(log.wait_failed(), StorageFull)
+    log.write(entries(2, 2))
+    log.close()
+    assert log.acknowledged == [1]
+    assert recover(disk.after_power_loss()).entries == entries(1, 1)
+
+
 @pytest.mark.usefixtures("nothing_ahead")
 def test_s11_a_full_disk_leaves_no_half_record_and_space_alone_mends_it() -> None:
     disk = FaultyDisk()
