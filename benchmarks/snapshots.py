@@ -10,8 +10,9 @@ is empty: it receives the snapshot, reads it in, and goes on with the log.
 node itself, which ``fencepost status`` shows and which looks once a heartbeat, and by a second one that looks
 every millisecond. The bound is half a heartbeat. A machine with more to do than processors makes every loop late,
 whatever runs in it. So two more figures stand beside it: how much the process itself computed at most, on all its
-threads, while its loop waited; and how late a process was meanwhile that had nothing to do at all. Memory is the process's resident set: what the state takes, and
-the most that came on top. Nothing here fails by a figure: it prints what it measured.
+threads, while its loop waited; and how late a process was meanwhile that had nothing to do at all. Memory is the
+process's resident set: what the state takes, and the most that came on top. Nothing here fails by a figure: it
+prints what it measured.
 """
 
 from __future__ import annotations
