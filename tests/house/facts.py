@@ -176,6 +176,7 @@ LIMITS: dict[str, list[tuple[str, str]]] = {
             "attempts in a batch after an activation; doubled as they succeed",
         ),
         ("raft.effects.dispatcher:OUTCOME_BYTES_MAX", "results in one entry; one larger result goes alone"),
+        ("raft.node.digests:POINT_ENTRIES", "entries from one comparison of the nodes' states to the next"),
         ("raft.outbox.state:EVENTS_KEPT", "elections and activations that are remembered, each"),
     ],
     "The client port": [

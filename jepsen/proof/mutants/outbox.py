@@ -48,6 +48,12 @@ MUTANTS = (
         "pass",
     ),
     _mutant(
+        "lost attempts are not read back from a snapshot",
+        outbox_snapshot._load_operations,
+        "operation = Operation(*record)",
+        "operation = Operation(*record[:12], 0, *record[13:])",
+    ),
+    _mutant(
         "what changes while a snapshot is written is written as it has become",
         capture.Captures.keep,
         "capture.kept[index] = record_of(operation)",
