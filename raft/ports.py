@@ -183,7 +183,11 @@ class RequestHandler(Protocol):
 
 
 class Machine(Protocol):
-    """A state machine behind one entry kind. Deterministic: no I/O, no clock, no chance."""
+    """A state machine behind one entry kind. Deterministic: no I/O, no clock, no chance.
+
+    It may have two more abilities: to be restored in two halves (``raft.node.applier.PreparingMachine``), and to
+    give a digest of its state, which nodes then compare (``raft.node.applier.DigestingMachine``).
+    """
 
     def apply(self, entry: Entry) -> Any:
         """Apply a committed entry and return its result. Raising stops the node before the entry."""
