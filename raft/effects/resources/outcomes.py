@@ -54,9 +54,9 @@ def superseded(attempt: Attempt, index: int) -> AttemptOutcome:
 
 
 def duplicate_or_superseded(attempt: Attempt, index: int) -> AttemptOutcome:
-    """The lane has moved on so far that its record no longer tells which of the two this is."""
+    """The lane has moved on so far that its record no longer tells which of the two this is, whoever asks."""
     return AttemptOutcome(
-        AttemptStatus.UNKNOWN,
+        AttemptStatus.DOUBT,
         b"",
         f"LANE_FORGOTTEN: lane {attempt.lane!r} has moved on to index {index}, and what it holds no longer reaches "
         f"back to {attempt.index}: it was applied, or it was passed over",

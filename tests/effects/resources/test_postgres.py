@@ -27,7 +27,6 @@ SUCCEEDED = AttemptStatus.SUCCEEDED
 FAILED = AttemptStatus.FAILED
 RETRY = AttemptStatus.RETRY
 NOT_ATTEMPTED = AttemptStatus.NOT_ATTEMPTED
-UNKNOWN = AttemptStatus.UNKNOWN
 
 
 async def run(server: PostgresServer, effects: dict[str, str], *attempts: Any, **options: Any) -> list[AttemptOutcome]:
@@ -318,7 +317,7 @@ async def test_a_lane_keeps_its_latest_results_and_no_more(postgres: PostgresSer
     assert "LANE_SUPERSEDED" in between.error
     for old in (lane[16], attempt("never", 165, lane="k")):
         (before,) = await resource.execute(token(2), "n2", [old])
-        assert before.status is UNKNOWN
+        assert before.status is AttemptStatus.DOUBT
         assert "LANE_FORGOTTEN" in before.error
     assert check_ledger(subject.ledger()) == []
     assert len(subject.world()) == 23

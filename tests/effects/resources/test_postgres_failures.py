@@ -191,7 +191,10 @@ async def test_a_frozen_server_is_given_up_and_used_again_when_it_wakes(postgres
     await resource.close()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT], ids=["fast", "as after a crash"])
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(signal.SIGINT, id="fast", marks=pytest.mark.endure), pytest.param(signal.SIGQUIT, id="crash")],
+)
 async def test_restarts_under_load_heal(restartable: PostgresServer, number: signal.Signals) -> None:
     subject = PostgresSubject(restartable)
     resource = subject.node(bounds=PostgresBounds(connect_ns=1000 * MS))
@@ -318,4 +321,28 @@ async def test_opening_leaves_no_transaction_and_no_lock(postgres: PostgresServe
     (row,) = postgres.query("SELECT pid, state, xact_start FROM pg_stat_activity WHERE application_name LIKE 'fence%'")
     assert (row["state"], row["xact_start"]) == ("idle", None)
     assert postgres.query("SELECT 1 FROM pg_locks WHERE pid = $1", row["pid"]) == []
+    await resource.close()
+
+
+async def test_a_library_that_has_lost_its_own_thread_is_a_lost_connection(postgres: PostgresServer) -> None:
+    """When the server hangs up between two steps of one request, asyncpg raises what is no error of PostgreSQL."""
+
+    class Lost:
+        def is_closed(self) -> bool:
+            return False
+
+        async def execute(self, sql: str) -> str:
+            raise asyncpg.InternalClientError("cannot switch to state 12; another operation (2) is in progress")
+
+        def terminate(self) -> None:
+            connection.terminate()
+
+    resource = PostgresSubject(postgres).node()
+    await resource.open()
+    connection, resource._connection._connection = resource._connection._connection, Lost()
+    with pytest.raises(ResourceUnavailable) as caught:
+        await resource.execute(token(1), "n1", [attempt("a")])
+    assert caught.value.outcome is Outcome.RETRY
+    (outcome,) = await resource.execute(token(1), "n1", [attempt("a")])
+    assert outcome.status is AttemptStatus.SUCCEEDED
     await resource.close()
