@@ -92,11 +92,13 @@ def _row(endpoint: str, answer: Any, members: Mapping[str, Any]) -> dict[str, An
             "endpoint": endpoint, "reachable": False, "node": None, "role": None, "part": None, "term": None,
             "leader": None, "commit": None, "applied": None, "snapshot_index": None, "activation": {},
             "pending": None, "error": _said(endpoint, answer), "resources": {}, "peers": {}, "disk": {},
+            "state_digest": None,
         }  # fmt: skip
     resources = answer.get("resources") or {}
     errors = [f"{name}: {each['last_error']}" for name, each in resources.items() if each.get("last_error")]
     undefined = answer.get("undefined") or {}
     errors += [f"{name}: not defined here, and {count} waiting for it" for name, count in undefined.items()]
+    errors += _differences(answer.get("state_digest"))
     errors += [*sent_snapshots(answer), *([f"hands over to {to}"] if (to := answer.get("transfer_to")) else [])]
     return {
         "endpoint": endpoint,
@@ -117,10 +119,18 @@ def _row(endpoint: str, answer: Any, members: Mapping[str, Any]) -> dict[str, An
         "resources": resources,
         "peers": answer.get("peers") or {},
         "disk": answer.get("disk") or {},
+        "state_digest": answer.get("state_digest"),
         "uptime_s": answer.get("uptime_s"),
         "pid": answer.get("pid"),
         "version": answer.get("version"),
     }
+
+
+def _differences(digest: Mapping[str, Any] | None) -> list[str]:
+    """Whether this node has found another state on some other node since it was started."""
+    if not digest or not digest["differences"]:
+        return []
+    return [f"its state differs from another node's ({digest['differences']} times): fencepost explain STATE_DIVERGED"]
 
 
 def _said(endpoint: str, error: FencepostError) -> str:

@@ -163,6 +163,17 @@ def test_who_is_sent_a_snapshot_and_who_was_not_asked(cluster: FakeCluster) -> N
     assert "none of the endpoints" not in run("status", "--endpoints", away).stderr
 
 
+def test_a_node_that_found_another_state_elsewhere_says_so() -> None:
+    digest = {"index": 3000, "digests": {"2": "01ab"}, "agreed_index": 2000, "differences": 0}
+    quiet, loud = node("n1", "leader", 7, "n1"), node("n2", "follower", 7, "n1")
+    rows = summarise(
+        {"n1:1": {**quiet, "state_digest": digest}, "n2:1": {**loud, "state_digest": {**digest, "differences": 2}}}
+    )["nodes"]
+    assert rows[0]["error"] is None
+    assert "STATE_DIVERGED" in rows[1]["error"]
+    assert rows[1]["state_digest"]["differences"] == 2
+
+
 def test_an_unconfirmed_leader_is_labelled() -> None:
     with FakeCluster(down=("n1", "n3")) as cluster:
         result = run("status", "--endpoints", cluster.endpoints)
