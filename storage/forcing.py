@@ -164,6 +164,7 @@ def force_recovery(
         disk=disk,
         entropy=entropy,
         recovering=True,
+        reserve_bytes=0,  # The node makes one at its next start.
     )
     try:
         prospect = look(root, disk, incarnation=incarnation)

@@ -67,7 +67,13 @@ def restore(disk: FaultyDisk, configuration: Configuration | None = None, node_i
 def start(disk: FaultyDisk) -> tuple[DataDirectory, Snapshot | None, Recovered]:
     """What a node does with its disk at a start; everything but the directory's values is closed again."""
     directory = DataDirectory.open(
-        ROOT, cluster_id="c1", node_id="n1", voters=("n1", "n2", "n3"), disk=disk, entropy=entropy()
+        ROOT,
+        cluster_id="c1",
+        node_id="n1",
+        voters=("n1", "n2", "n3"),
+        disk=disk,
+        entropy=entropy(),
+        reserve_bytes=0,
     )
     try:
         store = FileSnapshotStore.open(directory)
