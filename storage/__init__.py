@@ -18,6 +18,11 @@
 ``snapshot_files``  how one snapshot lies on disk
 ``snapshots``       :class:`~.snapshots.FileSnapshotStore`, the ``SnapshotStore`` port on files
 ``identity``        :class:`~.identity.DataDirectory`: who a directory belongs to, and its lock
+``formatting``      making an empty directory ours
 ``reader``          reading a directory that is not ours to open
+``checking``        reading all of one, and checking it
+``backup_files``    a snapshot outside of every data directory
+``restoring``       a new data directory from such a file
+``forcing``         one node goes on alone, in a new incarnation
 ==================  =========================================================================
 """
