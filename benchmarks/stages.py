@@ -80,7 +80,7 @@ def leading_raft() -> Raft:
         hard_state=HardState(0, ""),
         entries=[],
         commit_index=0,
-        options=Options(check_quorum=False, pre_vote=False),
+        options=Options(window_entries=50_000, check_quorum=False, pre_vote=False),
         between=lambda low, high: low,
         now=0,
     )

@@ -179,8 +179,10 @@ class RaftLog:
         over = entries_max and count > entries_max + entries_max // WINDOW_SLACK
         if not over and not (bytes_max and size > bytes_max + bytes_max // WINDOW_SLACK):
             return []
-        end, most = 0, min(count, index - self._shed_index)
-        while end < most and ((entries_max and count - end > entries_max) or (bytes_max and size > bytes_max)):
+        most = min(count, index - self._shed_index)
+        end = max(min(most, count - entries_max), 0) if entries_max else 0
+        size -= sum([len(entry.data) for entry in entries[:end]])
+        while bytes_max and size > bytes_max and end < most:
             size -= len(entries[end].data)
             end += 1
         return self._leave(end, size) if end > 0 else []
