@@ -31,8 +31,8 @@ def backup_label(snapshot: Snapshot | None = None, incarnation: int = 1) -> Back
     return BackupLabel("c1", incarnation, "n1", "0.1.0", 1_760_000_000_000_000_000, snapshot or label(7, 3))
 
 
-def save(disk: FaultyDisk, contents: bytes = CONTENTS, *, overwrite: bool = False) -> BackupFile:
-    draft = BackupDraft(disk, FILE, backup_label(), overwrite=overwrite)
+def save(disk: FaultyDisk, contents: bytes = CONTENTS, *, overwrite: bool = False, last_index: int = 7) -> BackupFile:
+    draft = BackupDraft(disk, FILE, backup_label(label(last_index, 3)), overwrite=overwrite)
     half = len(contents) // 2
     draft.append(contents[:half])
     draft.append(contents[half:])

@@ -273,3 +273,15 @@ def test_contents_that_are_no_state_give_no_directory() -> None:
         restore(disk)
     with pytest.raises(DirectoryUnfinished):
         start(disk)
+
+
+def test_a_restore_that_was_given_up_leaves_nothing_to_another_from_an_older_file() -> None:
+    """Its snapshot has its name already, and would be the newest."""
+    disk = saved(b"sealed, and no state")
+    with pytest.raises(AssertionError):
+        restore(disk)
+    save(disk, overwrite=True, last_index=5)
+    restore(disk)
+    _, newest, _ = start(disk)
+    assert newest is not None
+    assert newest.last_index == 5
