@@ -14,7 +14,7 @@ import structlog
 
 ROOT = Path(__file__).resolve().parent.parent
 
-KEPT_VARIABLES = frozenset({"FENCEPOST_CONFORMANCE", "FENCEPOST_HISTORIES", "FENCEPOST_DATA"})
+KEPT_VARIABLES = frozenset({"FENCEPOST_CONFORMANCE", "FENCEPOST_HISTORIES", "FENCEPOST_DATA", "FENCEPOST_CRASHSTATES"})
 """Where material lies that a test may read. Every other FENCEPOST_* variable configures the program."""
 
 

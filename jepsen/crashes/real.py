@@ -93,7 +93,11 @@ def judge_folder(folder: Path, acks: Acks | None) -> Judgement:
         explored = explorer.explored()
         with TemporaryDirectory(prefix="fencepost-") as scratch:
             copy = Path(scratch) / "copy"
-            shutil.copytree(folder, copy)
+            if folder.exists():
+                shutil.copytree(folder, copy)
+            else:
+                # Cut off before anything was made.
+                copy.mkdir()
             problems = [*explored.problems, *_recover(copy, known)]
     return Judgement(0 if acks is None else acks.acknowledged, explored.judged, problems)
 

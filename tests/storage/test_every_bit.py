@@ -29,8 +29,8 @@ from fencepost.storage.reserve import RESERVE
 from fencepost.storage.segments import HEADER_BYTES, decode_segment_header
 
 ROOT = Path("/data/n1")
-SEED, STEPS = 7, 30
-STRIDE = 251
+SEED, STEPS = 63, 14
+STRIDE = 127
 """In the default run: every so many bits, and every so many eighths of bytes. Prime, so that all bits are met."""
 
 REFUSED, SAME, REPAIRED = "refused", "same", "repaired"
