@@ -79,10 +79,11 @@ class Attached:
     def activation_policy(self) -> ActivationPolicy:
         return ActivationPolicy(self.required, int(self.activation_timeout_s * _S))
 
-    def described(self, guarantee: Guarantee, effects: Mapping[str, Effect[Any, Any]]) -> dict[str, Any]:
+    def described(self, effects: Mapping[str, Effect[Any, Any]]) -> dict[str, Any]:
         """What nodes compare of it."""
         return {
-            "guarantee": guarantee.value,
+            "kind": "attached" if self.guarantee is None else "handlers",
+            "guarantee": "" if self.guarantee is None else self.guarantee.value,
             "required": self.required,
             "max_attempts": self.retry.max_attempts,
             "effects": {name: effect.described() for name, effect in sorted(effects.items())},

@@ -331,5 +331,5 @@ def _with_outbox(parts: Parts, outbox: Outbox, configuration: NodeConfiguration)
         retry_policies=outbox.retry_policies(),
         activation_policies=outbox.activation_policies(),
         runtime=outbox.runtime,
-        definitions=outbox.described(resources),
+        definitions=outbox.described(),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, overload
 
 from ...raft.core.errors import ConfigurationError, FencepostError
 from ...raft.effects.policy import ActivationPolicy, RetryPolicy
@@ -159,12 +159,20 @@ class Outbox:
 
         return cast(Definer[P], define)
 
+    @overload
+    def declare(self, name: str, *, resource: str, payload: type[P], retry: Retry | None = ...) -> Effect[P, Any]: ...
+
+    @overload
     def declare(
-        self, name: str, *, resource: str, payload: type[P], result: type[R] | Any = Any, retry: Retry | None = None
-    ) -> Effect[P, R]:
+        self, name: str, *, resource: str, payload: type[P], result: type[R], retry: Retry | None = ...
+    ) -> Effect[P, R]: ...
+
+    def declare(
+        self, name: str, *, resource: str, payload: type[P], result: Any = Any, retry: Retry | None = None
+    ) -> Effect[P, Any]:
         """An effect that its resource itself knows how to carry out: a statement, or one of the configuration file."""
         own = None if retry is None else retry.policy()
-        effect: Effect[P, R] = Effect(name, resource, payload, result, retry=own)
+        effect: Effect[P, Any] = Effect(name, resource, payload, result, retry=own)
         self._add(effect)
         return effect
 
@@ -226,8 +234,6 @@ class Outbox:
     def activation_policies(self) -> dict[str, ActivationPolicy]:
         return {name: attached.activation_policy() for name, attached in self._attached.items()}
 
-    def described(self, resources: Mapping[str, Resource]) -> dict[str, Any]:
-        return {
-            name: attached.described(resources[name].guarantee, self._effects.get(name, {}))
-            for name, attached in self._attached.items()
-        }
+    def described(self) -> dict[str, Any]:
+        """What nodes of one cluster should agree on, JSON-like, by resource."""
+        return {name: attached.described(self._effects.get(name, {})) for name, attached in self._attached.items()}

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         ResourceUnavailable,
         ResultLost,
         StaleLeader,
+        TransferRefused,
         WrongCluster,
     )
     from .raft.core.token import FencingToken
@@ -97,6 +98,7 @@ __all__ = [
     "Retryable",
     "StaleLeader",
     "StateMachine",
+    "TransferRefused",
     "Wait",
     "WrongCluster",
     "__version__",

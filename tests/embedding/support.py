@@ -9,7 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fencepost import Effect, EffectContext, Node, NodeSettings, Outbox, Permanent, Retention, Retry, Retryable
+from fencepost import (
+    Effect,
+    EffectContext,
+    Node,
+    NodeSettings,
+    NotLeader,
+    Outbox,
+    OutcomeUnknown,
+    Permanent,
+    Retention,
+    Retry,
+    Retryable,
+    TransferRefused,
+)
 from fencepost.cli.local_cluster import free_peer_addresses
 from tests.waiting import eventually_async
 
@@ -142,6 +155,20 @@ class Embedded:
     async def follower(self) -> str:
         leader = await self.leader()
         return next(name for name in self.nodes if name != leader)
+
+    async def hand_over(self, target: str) -> None:
+        """A leader refuses while it has not heard of the target, or may lose the leadership itself."""
+
+        async def look() -> bool:
+            leader = await self.leader()
+            if leader == target:
+                return True
+            try:
+                return await self.nodes[leader].hand_over(target) == target
+            except (TransferRefused, NotLeader, OutcomeUnknown):
+                return False
+
+        await eventually_async(look, within_s=20, what=f"{target} in the lead")
 
     async def __aenter__(self) -> Embedded:
         await self.start()
