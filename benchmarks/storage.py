@@ -4,9 +4,9 @@
 
 **Appending.** Batches of 1, 16 and 256 entries are given to a ``FileLogStore``. Beside it ``os.pwritev``
 and ``os.fdatasync`` write the same bytes, record after record, into a file of the same size that was
-written in advance. Both take short turns within a round, so that whatever else the machine does
-falls on both; figures are medians over the rounds, ratios are medians of the ratios within a round. On a busy machine the processor
-time of a batch, of all threads, says more than its rate.
+written in advance. Both take short turns within a round, so that whatever else the machine does falls on
+both; figures are medians over the rounds, ratios are medians of the ratios within a round. On a busy
+machine the processor time of a batch, of all threads, says more than its rate.
 
 * *one at a time*: the next batch is given when the one before it is durable, so every batch pays for
   two hand-overs between threads. The raw writes are handed to a thread and back in the same way.
@@ -270,7 +270,8 @@ def show(report: dict[str, Any]) -> None:
     print(f"\n{machine['cores']} cores, {machine['platform']}, Python {machine['python']}; "
           f"entries of {len(PAYLOAD)} bytes, every batch a record and a sync")  # fmt: skip
     print(
-        f"{'batch':>5}  {'':<13} {'syncs/s':>8} {'entries/s':>10} {'MB/s':>7} {'raw syncs/s':>11} {'x raw':>6} {'us cpu':>7} {'raw':>5}"
+        f"{'batch':>5}  {'':<13} {'syncs/s':>8} {'entries/s':>10} {'MB/s':>7} {'raw syncs/s':>11} {'x raw':>6} "
+        f"{'us cpu':>7} {'raw':>5}"
     )
     for row in report["appending"]:
         print(
