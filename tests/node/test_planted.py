@@ -304,7 +304,7 @@ FAULTS = [
     ),
     Fault(
         "an entry that raises is skipped (S59)",
-        Applier.apply,
+        Applier._apply_all,
         "append(apply(entry))",
         "append(apply(entry) if b'poison' not in entry.data else None)",
         stalls.test_s59_apply_that_raises_stops_before_the_entry_on_every_node,
