@@ -11,6 +11,7 @@
 ``room``            how much is free, who is told, and what is given up
 ``chain``           the manifest that counts them; making a new one, deleting old ones
 ``standing``        where a log stands, and which of its segments are needed
+``progress``        how far a long recovery has come
 ``recovery``        from bytes back to entries, term and vote; only reads
 ``admission``       what a write has to be to follow the one before it
 ``tail``            the end of the chain, where it is written

@@ -154,4 +154,13 @@ def is_zero_from(data: bytes, offset: int) -> bool:
     return data.count(0, offset) == len(data) - offset
 
 
+def torn_bytes(data: bytes, seed: int, offset: int) -> int:
+    """How much of a record there is at ``offset``. What follows may be older: the file had been used before."""
+    if not any(data[offset : offset + SECTOR_BYTES]):
+        return 0
+    header = header_at(data, seed, offset)
+    end = len(data) if header is None else offset + HEADER_BYTES + header.length
+    return len(data[offset:end].rstrip(b"\0"))
+
+
 _TYPES = frozenset(RecordType)

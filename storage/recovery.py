@@ -7,13 +7,10 @@ A log that was trimmed is replayed from what the header of its first segment say
 
 from __future__ import annotations
 
-import os
-import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgpack
-import structlog
 
 from ..raft.core.entry import Entry, EntryKind, HardState
 from ..raft.core.log import OlderEntries, RaftLog
@@ -21,24 +18,10 @@ from .chain import Manifest, last_segment, read_manifest
 from .disk import Disk
 from .entry_reader import EntryIndex, Mark
 from .failures import corrupt, corrupt_file, disk_failure, format_unknown
-from .records import HEADER_BYTES as RECORD_HEADER_BYTES
-from .records import (
-    SECTOR_BYTES,
-    Record,
-    RecordType,
-    UnknownRecord,
-    header_after,
-    header_at,
-    is_zero_from,
-    record_at,
-)
+from .progress import Progress
+from .records import Record, RecordType, UnknownRecord, header_after, is_zero_from, record_at, torn_bytes
 from .segments import HEADER_BYTES, SegmentHeader, decode_segment_header, segment_name
 from .standing import EMPTY, LogState, Standing
-
-_log = structlog.get_logger("fencepost.storage")
-
-PROGRESS_EVERY_S = 2.0
-"""A recovery that takes longer says so often how far it is."""
 
 
 class Window(NamedTuple):
@@ -101,27 +84,6 @@ class LoadedLog(NamedTuple):
     """The log as its records leave it, for the writer to go on from."""
     where: EntryIndex
     """Which of the files which entries are in."""
-
-
-class Progress:
-    """Tells whoever waits for a long recovery how far it has come."""
-
-    def __init__(self, directory: Path, segments: int) -> None:
-        self._directory = directory
-        self._segments = segments
-        self._read = 0
-        self._told_at = time.monotonic()
-
-    def segment_read(self) -> None:
-        self._read += 1
-
-    def at(self, part: float, index: int) -> None:
-        """``part`` of the segment, from 0 to 1, is done, and the log is read up to ``index``."""
-        now = time.monotonic()
-        if now - self._told_at >= PROGRESS_EVERY_S:
-            self._told_at = now
-            percent = int(100 * (self._read + part) / self._segments)
-            _log.info("log_recovering", path=os.fspath(self._directory), percent=percent, last_index=index)
 
 
 class _Invalid(Exception):
@@ -408,16 +370,7 @@ def _load_segment(
     if is_zero_from(data, offset):
         return offset, 0
     _judge_damage(path, data, seed, offset, replay.next_index, is_last=is_last)
-    return offset, _torn_bytes(data, seed, offset)
-
-
-def _torn_bytes(data: bytes, seed: int, offset: int) -> int:
-    """How much of a record there is at ``offset``. What follows may be older: the file had been used before."""
-    if not any(data[offset : offset + SECTOR_BYTES]):
-        return 0
-    header = header_at(data, seed, offset)
-    end = len(data) if header is None else offset + RECORD_HEADER_BYTES + header.length
-    return len(data[offset:end].rstrip(b"\0"))
+    return offset, torn_bytes(data, seed, offset)
 
 
 def _judge_damage(path: Path, data: bytes, seed: int, offset: int, index: int, *, is_last: bool) -> None:

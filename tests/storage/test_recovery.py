@@ -11,7 +11,7 @@ import structlog
 
 from fencepost.raft.core.entry import Entry, HardState
 from fencepost.raft.core.errors import StorageCorrupt
-from fencepost.storage import recovery
+from fencepost.storage import progress, recovery
 from fencepost.storage.chain import Manifest
 from fencepost.storage.reader import read_log
 from fencepost.storage.records import Record, RecordType
@@ -228,7 +228,7 @@ def test_a_long_recovery_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> 
     with opened(disk, segment_bytes=1100) as log:
         for index in range(1, 9):
             log.wait(log.write(entries(index, index, size=200)))
-    monkeypatch.setattr(recovery, "PROGRESS_EVERY_S", 0.0)
+    monkeypatch.setattr(progress, "PROGRESS_EVERY_S", 0.0)
     with structlog.testing.capture_logs() as lines:
         recover(disk)
     told = [line for line in lines if line["event"] == "log_recovering"]
