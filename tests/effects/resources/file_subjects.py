@@ -40,4 +40,13 @@ class FileSubject:
 
     def ledger(self) -> Ledger:
         parts = [file_audit.read_ledger(self.folder, name) for name in ("ledger", "mail")]
-        return Ledger(*([row for part in parts for row in part[place]] for place in range(4)))
+        return joined(parts)
+
+
+def joined(parts: list[Ledger]) -> Ledger:
+    return Ledger(
+        [row for part in parts for row in part.fences],
+        [row for part in parts for row in part.claims],
+        [row for part in parts for row in part.operations],
+        [row for part in parts for row in part.refusals],
+    )
