@@ -20,6 +20,8 @@ from ....raft.core import (
 from ....raft.core.log import RaftLog
 from ....raft.core.progress import Progress
 from ....raft.core.state import RaftState
+from ....raft.core.step import Raft
+from ....raft.node.applying import Applying
 from .mutant import Mutant
 
 
@@ -199,6 +201,19 @@ MUTANTS = (
         Progress.has_lost,
         "if not rejected or (rejected, sent_at) != self.asked or rejected != (self.lost_index or self.match_index):",
         "if not rejected or rejected > (self.lost_index or self.match_index):",
+    ),
+    # -- the window of entries in memory
+    _mutant(
+        "entries leave the window before they are committed",
+        Raft.step,
+        "self.log.shed(applied, ",
+        "self.log.shed(self.log.last_index, ",
+    ),
+    _mutant(
+        "a snapshot is taken on the way to its index",
+        Applying._take_due,
+        "due.last_index == self._applier.last_applied",
+        "due.last_index >= self._applier.last_applied",
     ),
     # -- reads and handing over
     _mutant(

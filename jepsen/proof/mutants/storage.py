@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ....storage import chain, log_store, records, recovery, statefiles
+from ....storage.entry_reader import EntryIndex, EntryReader
 from ....storage.log_store import FileLogStore
 from ....storage.recovery import Replay
 from ....storage.segments import ActiveSegment
@@ -54,6 +55,13 @@ MUTANTS = (
         LogTail._trim,
         "first = self._standing.first_needed()",
         "first = min(self._standing.first_needed() + 1, self.segment.header.number)",
+    ),
+    _mutant("a read-back begins one too early", EntryReader._entries, "index = start", "index = max(start - 1, 1)"),
+    _mutant(
+        "what a truncation has deleted is read back",
+        EntryIndex.note,
+        "if truncate_from or reset_to:",
+        "if reset_to:",
     ),
     _mutant("a snapshot is not synced before it gets its name", Draft.publish, "self._file.sync()", "pass"),
 )
