@@ -47,7 +47,7 @@ SEGMENT_BYTES = 2500
 
 NEVER_S = 1e6
 
-AHEAD_BYTES = 4096
+AHEAD_BYTES = 1024
 """So much is written in advance, and not a mebibyte: every state of the disk is a copy of it."""
 
 RESERVE_BYTES = 1024

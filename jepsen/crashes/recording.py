@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from ...storage.disk import Buffer
 
-FREE_BYTES = 1 << 20
-"""What the disk says is free, whatever is on it: enough for all that a short life needs."""
+FREE_BYTES = 1 << 40
+"""What the disk says is free, whatever is on it: so much that nothing is done for want of room."""
 
 
 class Change(NamedTuple):

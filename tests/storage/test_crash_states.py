@@ -17,6 +17,7 @@ from fencepost.jepsen.crashes.plan import make_plan
 from fencepost.jepsen.proof.mutants import MUTANTS, Mutant
 from fencepost.jepsen.proof.planting import planted
 from fencepost.storage import segments, snapshot_files, statefiles
+from fencepost.storage.spare import Spare
 
 STEPS = 25
 KINDS = {"kill", "power", "torn", "drop", "name", "mixed"}
@@ -67,6 +68,22 @@ def test_a_plan_has_something_of_everything() -> None:
     assert taking > 10
 
 
+def test_segments_are_prepared_and_recycled_in_these_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that what is cut off are all the ways in which a segment can begin."""
+    became: list[bool] = []
+    genuine = Spare.become
+
+    def become(spare: Spare, header: segments.SegmentHeader) -> segments.ActiveSegment:
+        became.append(spare._old_seed is not None)
+        return genuine(spare, header)
+
+    monkeypatch.setattr(Spare, "become", become)
+    explorer = Explorer(every=1_000_000, again_every=0)
+    for seed in (1, 2, 3):
+        explorer.live(seed, STEPS)
+    assert set(became) == {True, False}
+
+
 # -- planted faults: each must be found by the same exploration --------------------------------------
 
 
@@ -92,6 +109,7 @@ FAULTS = (
         "disk.sync_directory(directory)",
         "pass",
     ),
+    _planted("a recycled segment is not synced before it gets its name", Spare.become, "file.sync_data()", "pass"),
     _planted("a state file gets its name before it is synced", statefiles.write_new_file, "file.sync()", "pass"),
     _planted(
         "the name of a snapshot is not synced",
