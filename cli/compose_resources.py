@@ -16,8 +16,10 @@ from .config import (
     RedisResourceConfiguration,
     ResourceConfiguration,
     SqliteResourceConfiguration,
+    StoreConfiguration,
 )
 from .config_servers import address_of
+from .stores import make_store
 
 
 def make_resources(configuration: NodeConfiguration, environment: Mapping[str, str]) -> dict[str, Resource]:
@@ -50,6 +52,8 @@ def _make(name: str, settings: ResourceConfiguration, cluster_id: str, environme
             connect_ns=settings.connect_timeout_ns,
             answer_ns=settings.answer_timeout_ns,
         )
+    if isinstance(settings, StoreConfiguration):
+        return make_store(name, settings, cluster_id, environment)
     return PythonResource(
         name,
         {effect: PythonEffect(each.handler, each.timeout_ns) for effect, each in settings.effects.items()},

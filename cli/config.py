@@ -19,14 +19,23 @@ from .config_resources import PythonEffectConfiguration as PythonEffectConfigura
 from .config_resources import PythonResourceConfiguration as PythonResourceConfiguration
 from .config_resources import RedisEffectConfiguration as RedisEffectConfiguration
 from .config_resources import RedisResourceConfiguration as RedisResourceConfiguration
-from .config_resources import ResourceConfiguration as ResourceConfiguration
+from .config_resources import ResourceConfiguration as _ResourceConfiguration
 from .config_resources import ResourceSettings as ResourceSettings
 from .config_resources import SqliteEffectConfiguration as SqliteEffectConfiguration
 from .config_resources import SqliteResourceConfiguration as SqliteResourceConfiguration
+from .config_stores import FileEffectConfiguration as FileEffectConfiguration
+from .config_stores import FileResourceConfiguration as FileResourceConfiguration
+from .config_stores import HttpEffectConfiguration as HttpEffectConfiguration
+from .config_stores import HttpResourceConfiguration as HttpResourceConfiguration
+from .config_stores import S3EffectConfiguration as S3EffectConfiguration
+from .config_stores import S3ResourceConfiguration as S3ResourceConfiguration
+from .config_stores import StoreConfiguration as StoreConfiguration
 from .settings import ADDRESS, BOOL, DURATION, NAME, PATH, choice, count, setting, size
 
 _MS = 1_000_000
 _S = 1_000_000_000
+
+ResourceConfiguration = _ResourceConfiguration | StoreConfiguration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +213,15 @@ def _describe(resource: ResourceConfiguration) -> dict[str, Any]:
     elif isinstance(resource, RedisResourceConfiguration):
         effects = {name: {"commands": effect.commands} for name, effect in resource.effects.items()}
         more = {"forget_after_ns": resource.forget_after_ns, "assume_durable": resource.assume_durable}
+    elif isinstance(resource, HttpResourceConfiguration):
+        effects = {
+            name: {"method": each.method, "path": each.path, "body": each.body, "query": each.query}
+            for name, each in resource.effects.items()
+        }
+        more = {"key": [resource.key_header, resource.key_quotes], "horizon_ns": resource.horizon_ns}
+    elif isinstance(resource, StoreConfiguration):
+        effects = {name: {"steps": effect.steps} for name, effect in resource.effects.items()}
+        more = {"kept": resource.kept}
     else:
         effects = {name: {"handler": effect.handler} for name, effect in resource.effects.items()}
     with_schema = SqliteResourceConfiguration | PostgresResourceConfiguration

@@ -43,15 +43,11 @@ from .settings import (
     setting,
     settings_of,
 )
+from .stores import read_file, read_http, read_s3
 
 _MS = 1_000_000
 _S = 1_000_000_000
-_LATER_KINDS = {
-    "http": "keyed HTTP resources",
-    "s3": "S3 resources",
-    "file": "file resources",
-}
-_KINDS = ("sqlite", "postgres", "redis", "python")
+_KINDS = ("sqlite", "postgres", "redis", "s3", "http", "file", "python")
 
 
 def load(
@@ -218,17 +214,18 @@ def _read_resource(
     document: Document, name: str, table: Mapping[str, Any], path: list[str]
 ) -> ResourceConfiguration | None:
     kind = table.get("kind")
-    if kind in _LATER_KINDS:
-        document.problem(
-            [*path, "kind"], f"{_LATER_KINDS[kind]} are not part of this version; it has {', '.join(_KINDS)}"
-        )
-        return None
     if kind == "sqlite":
         return _read_sqlite(document, name, table, path)
     if kind == "postgres":
         return read_postgres(document, name, table, path)
     if kind == "redis":
         return read_redis(document, name, table, path)
+    if kind == "s3":
+        return read_s3(document, name, table, path)
+    if kind == "http":
+        return read_http(document, name, table, path)
+    if kind == "file":
+        return read_file(document, name, table, path)
     if kind == "python":
         return _read_python(document, name, table, path)
     if kind is None:

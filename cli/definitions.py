@@ -19,8 +19,10 @@ from .config import (
     PythonResourceConfiguration,
     RedisResourceConfiguration,
     SqliteResourceConfiguration,
+    StoreConfiguration,
 )
 from .config_servers import address_of
+from .stores import check_store
 
 
 class _Anything(dict[str, Any]):
@@ -39,6 +41,8 @@ def check_definitions(configuration: NodeConfiguration) -> tuple[list[str], list
             _check_sqlite(name, resource, problems, warnings)
         elif isinstance(resource, PythonResourceConfiguration):
             _check_handlers(name, resource, warnings)
+        elif isinstance(resource, StoreConfiguration):
+            check_store(name, resource, os.environ, problems, warnings)
         else:
             _check_server(name, resource, problems, warnings)
     return problems, warnings

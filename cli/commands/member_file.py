@@ -14,7 +14,7 @@ import click
 
 from ...raft.core.errors import ConfigurationError
 from ..app import FencepostCommand, Session, UsageProblem, current_session, run_async
-from ..config import NodeConfiguration, SqliteResourceConfiguration
+from ..config import FileResourceConfiguration, NodeConfiguration, SqliteResourceConfiguration
 from ..config_file import load
 from ..output import Column
 from ..settings import parse_address
@@ -130,8 +130,8 @@ def _moved(example: NodeConfiguration, out: Path) -> list[str]:
     for name, resource in load(out, environment={}).resources.items():
         before = example.resources[name]
         if (
-            isinstance(resource, SqliteResourceConfiguration)
-            and isinstance(before, SqliteResourceConfiguration)
+            isinstance(resource, SqliteResourceConfiguration | FileResourceConfiguration)
+            and isinstance(before, SqliteResourceConfiguration | FileResourceConfiguration)
             and os.path.abspath(resource.path) != os.path.abspath(before.path)
         ):
             found.append(f"resource {name} of the new node is at {resource.path}, that of the others at {before.path}")

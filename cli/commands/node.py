@@ -15,7 +15,7 @@ from ...raft.core.errors import ConfigurationError, StorageError
 from ...storage.formatting import IDENTITY
 from ...storage.reader import load_identity
 from ..app import FencepostCommand, current_session, end_at_last, run_async
-from ..config import NodeConfiguration, SqliteResourceConfiguration, definitions_digest
+from ..config import FileResourceConfiguration, NodeConfiguration, SqliteResourceConfiguration, definitions_digest
 from ..config_file import load
 from ..definitions import check_definitions
 from ..output import Column
@@ -140,12 +140,13 @@ async def _check_directory(configuration: NodeConfiguration) -> list[str]:
 
 
 def _describe(configuration: NodeConfiguration) -> dict[str, Any]:
+    with_path = SqliteResourceConfiguration | FileResourceConfiguration
     resources = {
         name: {
             "kind": resource.kind,
             "guarantee": resource.guarantee.value,
             "effects": sorted(resource.effects),
-            **({"path": str(resource.path)} if isinstance(resource, SqliteResourceConfiguration) else {}),
+            **({"path": str(resource.path)} if isinstance(resource, with_path) else {}),
         }
         for name, resource in configuration.resources.items()
     }

@@ -191,17 +191,13 @@ BAD = [
     ),
     (GOOD + "resources = 1\n", ["n1.toml:11: peers.resources: 1 is not an address such as \"127.0.0.1:7001\""]),
     (
-        GOOD + '[resources.p]\nkind = "s3"\n',
-        [
-            "n1.toml:12: resources.p.kind: S3 resources are not part of this version; "
-            "it has sqlite, postgres, redis, python"
-        ],
-    ),
-    (
         GOOD + '[resources.p]\nkind = "sqllite"\n',
         ["n1.toml:12: resources.p.kind: unknown kind 'sqllite'; did you mean 'sqlite'?"],
     ),
-    (GOOD + "[resources.p]\n", ["n1.toml:11: resources.p.kind: missing: one of sqlite, postgres, redis, python"]),
+    (
+        GOOD + "[resources.p]\n",
+        ["n1.toml:11: resources.p.kind: missing: one of sqlite, postgres, redis, s3, http, file, python"],
+    ),
     (
         GOOD + '[resources.p]\nkind = "sqlite"\n',
         [
@@ -258,7 +254,7 @@ def test_what_is_not_toml(tmp_path: Path) -> None:
 
 def test_all_mistakes_at_once(tmp_path: Path) -> None:
     text = (
-        GOOD.replace('id = "c1"', "id = 1").replace(":7002", ":x") + '[raft]\nheartbeat = 1\n[resources.p]\nkind="s3"\n'
+        GOOD.replace('id = "c1"', "id = 1").replace(":7002", ":x") + '[raft]\nheartbeat = 1\n[resources.p]\nkind="s4"\n'
     )
     assert [line.split(": ")[1] for line in problems(tmp_path, text)] == [
         "cluster.id", "raft.heartbeat", "peers.n2", "resources.p.kind",

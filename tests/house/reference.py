@@ -123,6 +123,9 @@ _KINDS: dict[str, tuple[type, type]] = {
     "sqlite": (config.SqliteResourceConfiguration, config.SqliteEffectConfiguration),
     "postgres": (config.PostgresResourceConfiguration, config.PostgresEffectConfiguration),
     "redis": (config.RedisResourceConfiguration, config.RedisEffectConfiguration),
+    "s3": (config.S3ResourceConfiguration, config.S3EffectConfiguration),
+    "http": (config.HttpResourceConfiguration, config.HttpEffectConfiguration),
+    "file": (config.FileResourceConfiguration, config.FileEffectConfiguration),
     "python": (config.PythonResourceConfiguration, config_file._PythonEffect),
 }
 
