@@ -326,7 +326,8 @@ class ComposedNode:
         self.service.stop_admitting()
         if not await self.effects.drain(DRAIN_TIMEOUT_S):
             _LOG.warning("effects still under way at the end of the drain", seconds=DRAIN_TIMEOUT_S)
-        await self._handover.hand_over(HAND_OVER_TIMEOUT_S)
+        if self.loop.raft.configuration.voters != (self.directory.node_id,):
+            await self._handover.hand_over(HAND_OVER_TIMEOUT_S)
 
     async def close(self) -> None:
         """Authority first, then connections, then effects, the disk last. Every stage is bounded."""
