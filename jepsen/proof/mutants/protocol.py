@@ -174,7 +174,7 @@ MUTANTS = (
     _mutant(
         "the log is compacted past the snapshot",
         snapshot.compact,
-        "index = min(state.snapshot.last_index - state.options.retained_entries, state.apply_reported)",
+        "index = min(_retained_behind(state, state.snapshot.last_index), state.apply_reported)",
         "index = state.apply_reported",
     ),
     _mutant(
