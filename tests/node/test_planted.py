@@ -270,8 +270,8 @@ FAULTS = [
     Fault(
         "unfenced effect before its dispatch is committed (S50)",
         Dispatcher._start,
-        "if self._resource.guarantee is Guarantee.FENCED:",
-        "if True:",
+        "batch.beside = self._resource.guarantee is Guarantee.FENCED",
+        "batch.beside = True",
         lambda: dispatch.test_s50_unfenced_effects_wait_for_the_commit_of_their_dispatch(Guarantee.NAKED),
     ),
     Fault(
