@@ -117,8 +117,8 @@ KINDS: dict[str, tuple[str, str]] = {
     ),
     "Entry": (
         "`log get`, `log tail -f`",
-        "index, term, entry_kind, time_ns, bytes, committed (null where it is not known), `content`: its type, and what "
-        "is in it",
+        "index, term, entry_kind, time_ns, bytes, committed (null where it is not known), `content`: its type, and "
+        "what is in it",
     ),
     "EntryList": ("`log tail`", "`items`"),
     "ClusterInit": ("`cluster init`", "`cluster_id`, `files`, `next`"),
@@ -145,6 +145,8 @@ KINDS: dict[str, tuple[str, str]] = {
 
 _REFUSED = "COMMAND_INVALID"
 _BUSY = "BUSY"
+
+_RETENTION = "(`Retention`); then the oldest are forgotten"
 
 LIMITS: dict[str, list[tuple[str, str]]] = {
     "A command": [
@@ -220,6 +222,14 @@ LIMITS: dict[str, list[tuple[str, str]]] = {
         ("raft.effects.tenure:ANSWER_TIMEOUT_S", "for a resource to answer a claim"),
         ("raft.effects.tenure:CLAIM_RETRY_MAX_S", "longest pause between claims of a resource out of reach"),
         ("raft.effects.resources.sqlite_tables:REFUSALS_KEPT", "refused writes that a SQLite resource remembers"),
+    ],
+    "An embedded node": [
+        ("cli.embedding.node:TIMEOUT_S", "for a proposal, a submission or a read that names no other time"),
+        ("cli.embedding.envelope:Retention.ids", f"ids of proposals remembered {_RETENTION}"),
+        ("cli.embedding.envelope:Retention.result_bytes", f"of their results {_RETENTION}"),
+        ("cli.embedding.envelope:Retention.seconds", f"seconds for which they are remembered {_RETENTION}"),
+        ("cli.embedding.machine:RESULT_BYTES_MAX", "result of a command; not kept, the command stands"),
+        ("cli.embedding.definitions:HANDLER_TIMEOUT_S", "for one call of a handler that names no other time"),
     ],
     "The command line": [
         ("transport.client_endpoints:ENDPOINTS_MAX", "endpoints of one client"),
