@@ -77,7 +77,7 @@ def everything(seen: list[Any]) -> tuple[Outbox, dict[str, Any]]:
     @outbox.effect("once", resource="any", payload=str, retry=Retry(max_attempts=1), timeout=0.05)
     async def once(context: EffectContext, payload: str) -> None:
         seen.append(context.attempt)
-        await asyncio.sleep(20)
+        await asyncio.Event().wait()
 
     return outbox, {"row": row, "order": order, "nothing": nothing, "odd": odd, "once": once}
 
