@@ -56,11 +56,12 @@ def _make(name: str, settings: ResourceConfiguration, cluster_id: str, environme
         return make_store(name, settings, cluster_id, environment)
     return PythonResource(
         name,
-        {effect: PythonEffect(each.handler, each.timeout_ns) for effect, each in settings.effects.items()},
+        {effect: PythonEffect(each.handler, each.timeout_ns, each.query) for effect, each in settings.effects.items()},
         guarantee=settings.guarantee,
         cluster_id=cluster_id,
         allow_duplicates=settings.allow_duplicates,
         concurrency=settings.concurrency,
+        horizon_ns=settings.horizon_ns,
     )
 
 

@@ -223,7 +223,10 @@ def _describe(resource: ResourceConfiguration) -> dict[str, Any]:
         effects = {name: {"steps": effect.steps} for name, effect in resource.effects.items()}
         more = {"kept": resource.kept}
     else:
-        effects = {name: {"handler": effect.handler} for name, effect in resource.effects.items()}
+        effects = {
+            name: {"handler": effect.handler, "query": effect.query} for name, effect in resource.effects.items()
+        }
+        more = {"horizon_ns": resource.horizon_ns}
     with_schema = SqliteResourceConfiguration | PostgresResourceConfiguration
     return {
         "kind": resource.kind,

@@ -272,7 +272,11 @@ def _read_python(
             document.problem([*at, "handler"], "missing: module:function, here or for the whole resource")
         elif read.handler and not _is_handler(read.handler):
             document.problem([*at, "handler"], f'"{read.handler}" is not module:function')
-        effects[effect] = PythonEffectConfiguration(name=effect, handler=own, timeout_ns=read.timeout_ns or timeout_ns)
+        if read.query and not _is_handler(read.query):
+            document.problem([*at, "query"], f'"{read.query}" is not module:function')
+        effects[effect] = PythonEffectConfiguration(
+            name=effect, handler=own, timeout_ns=read.timeout_ns or timeout_ns, query=read.query
+        )
     if not tables and handler:
         # One function, no table: the effect is called as the function is.
         effect = handler.rpartition(":")[2]
@@ -302,6 +306,7 @@ def _check_opt_in(document: Document, resource: PythonResourceConfiguration, pat
 class _PythonEffect:
     handler: str = setting("handler", TEXT, "module:function", default="")
     timeout_ns: int = setting("timeout", DURATION, "how long one call may take", default=0)
+    query: str = setting("query", TEXT, "module:function that says whether an operation was applied", default="")
 
 
 def _is_handler(text: str) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..raft.effects.resources.postgres_tables import Dedupe
+from ..raft.effects.resources.python import HORIZON_NS
 from ..raft.ports import Guarantee
 from .settings import BOOL, DURATION, PATH, PAUSE, SQL, TEXT, Kind, choice, count, setting, show
 
@@ -49,6 +50,7 @@ class PythonEffectConfiguration:
     handler: str
     """``module:function``."""
     timeout_ns: int
+    query: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +182,12 @@ class PythonResourceConfiguration(ResourceSettings):
     handler: str = setting("handler", TEXT, "module:function for effects that name none", default="")
     allow_duplicates: bool = setting("allow_duplicates", BOOL, "the opt-in that a naked resource needs", default=False)
     timeout_ns: int = setting("timeout", DURATION, "how long one call may take", default=30 * _S)
+    horizon_ns: int = setting(
+        "horizon",
+        PAUSE,
+        "for keyed: so long after the first attempt a command is attempted again; 0s for ever",
+        default=HORIZON_NS,
+    )
     concurrency: int = setting("concurrency", count(1, 10_000), "calls at once", default=16)
     effects: Mapping[str, PythonEffectConfiguration] = field(default_factory=dict)
 

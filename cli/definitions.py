@@ -77,10 +77,12 @@ def _check_server(
 def _check_handlers(name: str, resource: PythonResourceConfiguration, warnings: list[str]) -> None:
     """A warning only: the node may run with another PYTHONPATH, or another user, than this check."""
     for effect in resource.effects.values():
-        try:
-            load_handler(effect.handler)
-        except ValueError as error:
-            warnings.append(f"resources.{name}.effects.{effect.name}: handler {effect.handler!r}: {error}")
+        for what, function in (("handler", effect.handler), ("query", effect.query)):
+            try:
+                if function:
+                    load_handler(function)
+            except ValueError as error:
+                warnings.append(f"resources.{name}.effects.{effect.name}: {what} {function!r}: {error}")
 
 
 def _check_sqlite(name: str, resource: SqliteResourceConfiguration, problems: list[str], warnings: list[str]) -> None:

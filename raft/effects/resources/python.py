@@ -29,17 +29,24 @@ RESULT_BYTES_MAX = 64 * 1024
 
 Handler = Callable[[EffectContext, Any], Any]
 """``handler(context, payload)``, plain or async. The payload is decoded JSON, or bytes where it is
-none; what is returned must be JSON too."""
+none; what is returned must be JSON too.
+
+A query is called the same way and does nothing but look: None where it cannot tell, False where the operation was
+not applied, and anything else is its result."""
+
+HORIZON_NS = 23 * 3_600_000_000_000
+"""Many APIs forget a key after a day."""
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class PythonEffect:
-    """``handler`` is ``"module:function"`` or the function itself; ``timeout_ns`` bounds one call."""
+    """``handler`` and ``query`` are ``"module:function"`` or the function itself; ``timeout_ns`` bounds one call."""
 
     handler: str | Handler
     timeout_ns: int = 30_000_000_000
+    query: str | Handler = ""
 
 
 class PythonResource:
@@ -50,6 +57,9 @@ class PythonResource:
 
     A claim is remembered in this process only: it stops a leader of this process from acting under
     a lower token, and the far side must compare the token itself if the guarantee is ``fenced``.
+
+    ``horizon_ns`` is for ``keyed``: so long after its first attempt an operation is attempted again, and then no more
+    (0: always), because the far side may have forgotten its key.
     """
 
     kind: ClassVar[str] = "python"
@@ -63,6 +73,7 @@ class PythonResource:
         cluster_id: str = "",
         allow_duplicates: bool = False,
         concurrency: int = 16,
+        horizon_ns: int = HORIZON_NS,
     ) -> None:
         if guarantee is Guarantee.NAKED and not allow_duplicates:
             raise ConfigurationError(
@@ -77,7 +88,9 @@ class PythonResource:
         self.concurrency = concurrency
         self._cluster_id = cluster_id
         self._definitions = dict(effects)
+        self._horizon_ns = horizon_ns if guarantee is Guarantee.KEYED else 0
         self._handlers: dict[str, Handler] = {}
+        self._queries: dict[str, Handler] = {}
         self._threads: ThreadPoolExecutor | None = None
         self._fence: StoredFence | None = None
 
@@ -86,7 +99,7 @@ class PythonResource:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self.concurrency, thread_name_prefix=f"resource-{self.name}")
         # An import runs the user's code and may take its time: not on the loop.
-        self._handlers = await asyncio.get_running_loop().run_in_executor(self._threads, self._load)
+        self._handlers, self._queries = await asyncio.get_running_loop().run_in_executor(self._threads, self._load)
 
     async def close(self) -> None:
         """Plain handlers under way are not waited for: a thread cannot be stopped. Safe to call twice."""
@@ -123,6 +136,10 @@ class PythonResource:
             return AttemptOutcome(AttemptStatus.NOT_ATTEMPTED, b"", why, False)
         timeout_s = self._definitions[attempt.effect].timeout_ns / 1e9
         context = self._context(token, attempt, timeout_s)
+        if self._horizon_ns and attempt.age_ns > self._horizon_ns:
+            known = await self._too_old(threads, context, attempt)
+            if known is not None:
+                return known
         call = _Call(handler, context, _decode(attempt.payload))
         try:
             async with asyncio.timeout(timeout_s) as timeout:
@@ -143,8 +160,38 @@ class PythonResource:
             why = f"no answer within {timeout_s:g} s" if timeout.expired() else f"{type(error).__name__}: {error}"
             if not timeout.expired():
                 context.log.warning("handler raised", exc_info=error)
+            if self.guarantee is Guarantee.NAKED:
+                # Applied is a fact. Not applied is none: what was sent may still be on its way.
+                answer = await self._ask(threads, context, attempt)
+                if answer is not None and answer is not False:
+                    return AttemptOutcome(AttemptStatus.SUCCEEDED, self._encode(context, answer), "", True)
             return AttemptOutcome(AttemptStatus.UNKNOWN, b"", why, False)
         return AttemptOutcome(AttemptStatus.SUCCEEDED, self._encode(context, result), "", False)
+
+    async def _too_old(
+        self, threads: ThreadPoolExecutor, context: EffectContext, attempt: Attempt
+    ) -> AttemptOutcome | None:
+        """What becomes of an attempt past the horizon; None where it was certainly not applied before."""
+        answer = await self._ask(threads, context, attempt)
+        if answer is False:
+            return None
+        if answer is not None:
+            return AttemptOutcome(AttemptStatus.SUCCEEDED, self._encode(context, answer), "", True)
+        hours = attempt.age_ns / 3_600_000_000_000
+        why = f"its first attempt was {hours:.1f} h ago, and the other side may have forgotten its key (horizon)"
+        return AttemptOutcome(AttemptStatus.DOUBT, b"", why, False)
+
+    async def _ask(self, threads: ThreadPoolExecutor, context: EffectContext, attempt: Attempt) -> Any:
+        """What the effect's query says; None where there is none, or where it does not answer."""
+        query = self._queries.get(attempt.effect)
+        if query is None:
+            return None
+        try:
+            async with asyncio.timeout(self._definitions[attempt.effect].timeout_ns / 1e9):
+                return await _Call(query, context, _decode(attempt.payload)).run(threads)
+        except Exception as error:
+            context.log.warning("query raised", exc_info=error)
+            return None
 
     def _context(self, token: FencingToken, attempt: Attempt, timeout_s: float) -> EffectContext:
         return EffectContext(
@@ -176,8 +223,12 @@ class PythonResource:
 
     # -- loading -----------------------------------------------------------------------------------
 
-    def _load(self) -> dict[str, Handler]:
-        return {effect: self._handler(effect, definition.handler) for effect, definition in self._definitions.items()}
+    def _load(self) -> tuple[dict[str, Handler], dict[str, Handler]]:
+        found = self._definitions.items()
+        return (
+            {effect: self._handler(effect, definition.handler) for effect, definition in found},
+            {effect: self._handler(effect, definition.query) for effect, definition in found if definition.query},
+        )
 
     def _handler(self, effect: str, handler: str | Handler) -> Handler:
         if not isinstance(handler, str):
