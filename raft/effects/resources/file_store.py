@@ -37,6 +37,11 @@ class Epoch(NamedTuple):
     holder: str
 
     @property
+    def rank(self) -> str:
+        """Sorts as the tokens do."""
+        return f"{self.token.incarnation:020d}-{self.token.term:020d}"
+
+    @property
     def name(self) -> str:
         words = (f"{self.token.incarnation:020d}", f"{self.token.term:020d}", self.cluster, self.holder)
         return "~".join(quote(word, safe="").replace("~", "%7E") for word in words)
@@ -117,7 +122,7 @@ class FileStore:
         if state.revision != self._completed:
             self._complete(state)
         if fresh:
-            self._clean_up(state)
+            self._clean_up(epoch, state)
         plan = Plan(self._calls, self._root, os.stat(self._root).st_dev, state.lines)
         changed, answer = decide(state, plan)
         if changed:
@@ -138,7 +143,7 @@ class FileStore:
         revision = secrets.token_hex(16)
         state.lines = plan.lines
         state.extensions = [Extension(path, *planned) for path, planned in plan.appends.items()]
-        state.moves = [Move(path, f"{revision}-{place}") for place, path in enumerate(plan.writes)]
+        state.moves = [Move(path, f"{epoch.rank}-{revision}-{place}") for place, path in enumerate(plan.writes)]
         for move in state.moves:
             self._calls.write(self._at("staged", move.staged), plan.writes[move.path])
         if state.moves:
@@ -264,11 +269,14 @@ class FileStore:
         finally:
             os.close(descriptor)
 
-    def _clean_up(self, state: State) -> None:
-        """What a leader that was taken away had made ready, and never committed."""
+    def _clean_up(self, epoch: Epoch, state: State) -> None:
+        """What a leader that was taken away had made ready, and never committed.
+
+        Of lower ones only: this leader may have been frozen, and what a newer one makes ready is not its to judge.
+        """
         wanted = {move.staged for move in state.moves}
         for name in self._calls.list(self._at("staged")):
-            if name not in wanted:
+            if name < epoch.rank and name not in wanted:
                 with contextlib.suppress(FileNotFoundError):
                     self._calls.unlink(self._at("staged", name))
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -278,3 +280,51 @@ async def test_a_full_disk_is_no_failure_of_a_command(tmp_path: Path) -> None:
     (outcome,) = await resource.execute(token(1), "n1", [attempt("a", 1)])
     assert (outcome.status, outcome.replayed, subject.world()) == (AttemptStatus.SUCCEEDED, False, ["a"])
     await resource.close()
+
+
+@pytest.mark.endure
+def test_two_leaders_interleaved_at_every_pair_of_calls(tmp_path: Path) -> None:
+    """The old one stops before a call, the new one before one of its own; then the old one goes on to its end."""
+    trace = calls_of(tmp_path / "measured")
+    for at in range(1, len(trace) + 1):
+        for then in range(1, 2 * len(trace)):
+            subject = subject_in(tmp_path / f"{at}-{then}")
+            if not interleave(subject, at, then):
+                break
+            look_again(subject)
+
+
+def interleave(subject: FileSubject, at: int, then: int) -> bool:
+    """Whether the new one came to its call number ``then``."""
+    old_stopped, new_stopped, old_ended = threading.Event(), threading.Event(), threading.Event()
+    came = False
+
+    def stop_old(*_: Any) -> None:
+        old_stopped.set()
+        assert new_stopped.wait(60)
+
+    def stop_new(*_: Any) -> None:
+        nonlocal came
+        came = True
+        new_stopped.set()
+        assert old_ended.wait(60)
+
+    def lead_old() -> list[AttemptOutcome] | None:
+        try:
+            return asyncio.run(work(subject, 1, BATCH, Stops(at, stop_old)))
+        except StaleLeader:
+            return None
+        finally:
+            old_ended.set()
+
+    with ThreadPoolExecutor(1) as thread:
+        old = thread.submit(lead_old)
+        assert old_stopped.wait(60)
+        try:
+            found = asyncio.run(work(subject, 2, LATER, Stops(then, stop_new)))
+        finally:
+            new_stopped.set()
+        outcomes = old.result()
+    assert [outcome.status for outcome in found] == [AttemptStatus.SUCCEEDED] * 4, (at, then)
+    assert outcomes is None or {outcome.status for outcome in outcomes} == {AttemptStatus.SUCCEEDED}, (at, then)
+    return came
