@@ -102,7 +102,7 @@ class Node(Generic[C, R]):
     # -- life ---------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Node[C, R]:
-        """Open the log and begin to take part. Raises :class:`ConfigurationError`, :class:`StorageError`, OSError."""
+        """Open the log and begin to take part. Raises :class:`ConfigurationError`, :class:`StorageError`."""
         if self._life is not None:
             raise ConfigurationError("a node is entered once", next_step="make another one over the same folder")
         outbox = self._outbox
@@ -199,8 +199,8 @@ class Node(Generic[C, R]):
         """What ``query()`` returns, called on the node's loop once the state here is as ``consistency`` wants it.
 
         ``linearizable``: it holds everything that was committed before this was called, on any node. ``lease``: the
-        same from the leader's lease where the node allows it. ``stale``: as it happens to be here. The query must
-        not block and must not change the state; what it raises is raised here.
+        same from the leader's lease where the node allows it. ``stale``: as it happens to be here, at most
+        ``status.age_s`` old. The query must not block and must not change the state; what it raises is raised here.
 
         Raises :class:`NoLeader` if no quorum confirmed it within ``timeout`` seconds: nothing was done.
         """
@@ -305,6 +305,7 @@ class Node(Generic[C, R]):
         active = all(
             each["activation"] == ActivationState.ACTIVE.value for each in described.values() if each["required"]
         )
+        age_ns = loop.stale_read_age_ns()
         ready = (active and life.watch.leadership().leads) if raft.role is Role.LEADER else bool(raft.leader)
         return NodeStatus(
             node_id=raft.node_id,
@@ -313,6 +314,7 @@ class Node(Generic[C, R]):
             leader="" if stopped else raft.leader,
             commit_index=raft.commit_index,
             applied_index=loop.applier.last_applied,
+            age_s=None if age_ns is None else age_ns / 1e9,
             voters=raft.configuration.voters,
             learners=raft.configuration.learners,
             resources={name: str(each["activation"]) for name, each in described.items()},

@@ -69,6 +69,8 @@ class NodeStatus:
     """The node's id; empty while nobody is known to lead."""
     commit_index: int
     applied_index: int
+    age_s: float | None
+    """How old a stale read here may be, seconds; None if this node cannot tell."""
     voters: tuple[str, ...]
     learners: tuple[str, ...]
     resources: Mapping[str, str]

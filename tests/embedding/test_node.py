@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -118,6 +119,9 @@ async def test_reads(tmp_path: Path) -> None:
             await cluster.nodes[follower].read(lambda: 1, timeout=0.3)
         stale = cluster.nodes[follower].read(lambda: cluster.machines[follower].values["a"], consistency="stale")
         assert await stale == 20
+        age_s = cluster.nodes[follower].status.age_s
+        assert age_s is not None
+        assert age_s >= 0.3, "as long as the linearizable read waited in vain"
         with pytest.raises((NoLeader, OutcomeUnknown)):
             await cluster.nodes[follower].propose(Add("a", 1), timeout=0.5)
 
@@ -170,11 +174,24 @@ async def test_entries_that_were_given_up_are_not_passed_over(tmp_path: Path) ->
         assert "were given up" in error.message
 
 
+def knows_everything(node: Node[Add, int]) -> bool:
+    """It has applied an entry of its own term, and so all that was committed before."""
+    loop = node._begun.composed.loop
+    return loop.applier.last_applied >= loop.term_start_index() > 0
+
+
+async def test_a_new_leader_is_told_of_when_it_knows_everything(tmp_path: Path) -> None:
+    async with Embedded(tmp_path) as cluster:
+        assert (await cluster.nodes["n1"].led()).leads
+        assert knows_everything(cluster.nodes["n1"])
+
+
 async def test_leadership_is_told_once_it_can_be_acted_on(tmp_path: Path) -> None:
     async with Embedded(tmp_path, *THREE) as cluster:
         leader, follower = await cluster.leader(), await cluster.follower()
         led = await cluster.nodes[leader].led()
         assert led.leads
+        assert knows_everything(cluster.nodes[leader])
         assert led.holds()
         assert led.token is not None
         assert (led.token.incarnation, led.token.term) == (1, led.term)
@@ -183,6 +200,7 @@ async def test_leadership_is_told_once_it_can_be_acted_on(tmp_path: Path) -> Non
         async def follow() -> None:
             async for leadership in cluster.nodes[follower].leadership():
                 heard.append(leadership)
+                assert not leadership.leads or knows_everything(cluster.nodes[follower])
 
         following = asyncio.create_task(follow())
         await cluster.hand_over(follower)
@@ -206,7 +224,8 @@ async def test_a_command_that_cannot_be_applied_stops_the_node_and_says_so_every
     node = cluster.nodes[await cluster.leader()]
     stopped = asyncio.create_task(node.stopped())
     with pytest.raises(OutcomeUnknown):
-        await node.propose(Add("poison", 1), id="p")
+        async with asyncio.timeout(20):  # At once, and not when its own time is over.
+            await node.propose(Add("poison", 1), id="p", timeout=600)
     with pytest.raises(FencepostError, match="cannot take it") as told:
         await stopped
     assert isinstance(told.value.__cause__, RuntimeError)
@@ -216,6 +235,9 @@ async def test_a_command_that_cannot_be_applied_stops_the_node_and_says_so_every
             await asked
     with pytest.raises(FencepostError, match="cannot take it"):
         async for _ in node.leadership():
+            pass
+    with pytest.raises(FencepostError, match="cannot take it"):
+        async for _ in node.entries():
             pass
     with pytest.raises(FencepostError, match="cannot take it"):
         await node.__aexit__(None, None, None)
@@ -297,6 +319,25 @@ async def test_closing_in_the_middle_ends_everything_with_the_truth(tmp_path: Pa
         assert await cluster.nodes[survivor].read(lambda: cluster.machines[survivor].values) == {"a": 200}
 
 
+async def test_what_stands_in_the_log_when_a_node_is_closed_is_unknown(tmp_path: Path) -> None:
+    async with Embedded(tmp_path, *THREE) as cluster:
+        leader = await cluster.leader()
+        node = cluster.nodes[leader]
+        await node.propose(Add("a", 1))
+        await cluster.stop(*[name for name in THREE if name != leader], hand_over=False)
+        log = node._begun.composed.loop.raft.log
+        before = log.last_index
+        tasks = [asyncio.create_task(node.propose(Add("a", 1))) for _ in range(5)]
+
+        async def appended() -> bool:
+            return log.last_index == before + 5
+
+        await eventually_async(appended, within_s=20, what="five entries that nobody can commit")
+        await cluster.stop(leader, hand_over=False)
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(answer) for answer in answers] == [OutcomeUnknown] * 5
+
+
 @pytest.mark.endure
 async def test_a_body_that_raises_closes_the_node_and_keeps_its_error(tmp_path: Path) -> None:
     cluster = Embedded(tmp_path)
@@ -307,6 +348,15 @@ async def test_a_body_that_raises_closes_the_node_and_keeps_its_error(tmp_path: 
     # The folder is free again.
     async with Node(settings, Counters()) as node:
         assert (await node.led()).leads
+
+
+async def test_a_node_that_cannot_be_started_leaves_nothing_open(tmp_path: Path) -> None:
+    settings = Embedded(tmp_path).settings_of("n1")
+    host, _, port = settings.client.rpartition(":")
+    with socket.create_server((host, int(port))), pytest.raises(ConfigurationError, match="cannot listen"):
+        await Node(settings, Counters()).__aenter__()
+    async with Node(settings, Counters()) as node:
+        assert (await node.propose(Add("a", 1))).result == 1
 
 
 async def test_a_node_is_entered_once_and_needs_a_machine_for_proposals(tmp_path: Path) -> None:

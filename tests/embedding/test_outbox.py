@@ -211,7 +211,7 @@ async def test_failures_say_what_became_of_it(tmp_path: Path) -> None:
             return machine.operations["old"].attempt > 1
 
         await eventually_async(retried, within_s=20, what="another attempt")
-        assert "does not fit Mail" in machine.operations["old"].history[2].note
+        assert machine.operations["old"].history[2].note.startswith("its payload does not fit Mail on this node")
 
 
 def _given(outbox: Outbox) -> Outbox:
