@@ -150,6 +150,8 @@ def test_frozen_before_every_call_while_another_leads(tmp_path: Path) -> None:
         else:
             assert [outcome.status for outcome in outcomes] == [AttemptStatus.SUCCEEDED] * 3
             done += 1
+        (epoch,) = (subject.folder / ".fencepost" / "ledger" / "epochs").iterdir()
+        assert epoch.name.endswith("~n2"), "whoever gives way leaves nothing behind"
         look_again(subject)
     assert refused > 10
     assert done > 10
