@@ -19,17 +19,22 @@ class LocalConnection:
         self._last_id = 0
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._ended: FencepostError | None = None
+        self._proposals: list[ProposeRequest] = []
+        self._submissions: list[SubmitRequest] = []
+        self._flushing = False
 
     def propose(self, data: bytes) -> asyncio.Future[Answer]:
         request_id, future = self._begin()
         if self._ended is None:
-            self._service.propose(self, [ProposeRequest(request_id, data)])
+            self._proposals.append(ProposeRequest(request_id, data))
+            self._flush_soon()
         return future
 
     def submit(self, data: bytes, wait: int) -> asyncio.Future[Answer]:
         request_id, future = self._begin()
         if self._ended is None:
-            self._service.submit(self, [SubmitRequest(request_id, wait, data)])
+            self._submissions.append(SubmitRequest(request_id, wait, data))
+            self._flush_soon()
         return future
 
     def call(self, method: str, parameters: dict[str, Any]) -> asyncio.Future[Any]:
@@ -37,6 +42,21 @@ class LocalConnection:
         if self._ended is None:
             self._service.call(self, request_id, method, parameters)
         return future
+
+    def _flush_soon(self) -> None:
+        """What is asked in one turn of the loop goes together, as in a frame, and is answered as one batch."""
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        proposals, self._proposals = self._proposals, []
+        submissions, self._submissions = self._submissions, []
+        if self._ended is None and proposals:
+            self._service.propose(self, proposals)
+        if self._ended is None and submissions:
+            self._service.submit(self, submissions)
 
     def _begin(self) -> tuple[int, asyncio.Future[Any]]:
         self._last_id += 1
