@@ -18,6 +18,7 @@ from ..outbox.machine import OutboxMachine
 from ..outbox.operation import Operation
 from ..ports import Clock, Fence, Randomness, Resource
 from .activation import ActivationState, StageClock
+from .asking import ask_in_doubt
 from .authority import Authority
 from .dispatcher import Dispatcher, Executions, Proposer
 from .late import LateSuccesses
@@ -132,6 +133,7 @@ class Tenure:
         self._activation_policies = activation_policies
         self._hand_ons = hand_ons
         self._late = late
+        self._on_late = on_late
         self._term_start_index = node_loop.term_start_index()
         self._recovered = False
         self._draining = False
@@ -210,8 +212,11 @@ class Tenure:
         fills = not seat.filled
         if fills:
             seat.filled = True
-            for operation in self._machine.pending.get(name, {}).values():
+            pending = self._machine.pending.get(name, {}).values()
+            for operation in pending:
                 seat.dispatcher.offer(operation)
+            keep = partial(self._on_late, name, self.authority.token)
+            ask_in_doubt(seat.resource, pending, self._runtime, self.authority, keep)
         if seat.claiming or seat.retry is not None:
             return fills  # In trouble again since that claim: the next one decides.
         seat.state = ActivationState.DRAINING if self._draining else ActivationState.ACTIVE

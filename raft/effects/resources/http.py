@@ -112,6 +112,17 @@ class HttpResource:
         self._pass_fence(token, holder)
         return [await self._attempt(token, holder, attempt) for attempt in attempts]
 
+    async def query(self, attempt: Attempt) -> bytes | None:
+        """What the API says of an operation that was left in doubt (``effects.asking``)."""
+        template = self._templates.get(attempt.effect)
+        if template is None or not template.can_ask:
+            return None
+        try:
+            answer = await self._ask(template, attempt)
+        except NotBindable:
+            return None
+        return answer.result if answer.applied else None
+
     def _pass_fence(self, token: FencingToken, holder: str) -> None:
         if check_fence(self.name, self._fence, self._cluster_id, token, holder):
             self._fence = StoredFence(self.name, self._cluster_id, token, holder)

@@ -123,6 +123,15 @@ class PythonResource:
         self._pass_fence(token, holder)
         return [await self._attempt(self._threads, token, attempt) for attempt in attempts]
 
+    async def query(self, attempt: Attempt) -> bytes | None:
+        """What the effect's query says of an operation that was left in doubt (``effects.asking``)."""
+        if self._threads is None or self._fence is None or attempt.effect not in self._queries:
+            return None
+        timeout_s = self._definitions[attempt.effect].timeout_ns / 1e9
+        context = self._context(self._fence.token, attempt, timeout_s)
+        answer = await self._ask(self._threads, context, attempt)
+        return None if answer is None or answer is False else self._encode(context, answer)
+
     def _pass_fence(self, token: FencingToken, holder: str) -> None:
         if check_fence(self.name, self._fence, self._cluster_id, token, holder):
             self._fence = StoredFence(self.name, self._cluster_id, token, holder)

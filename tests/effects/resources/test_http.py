@@ -308,6 +308,16 @@ async def test_what_it_may_say(
     assert http_api.rows("effects") == []
 
 
+async def test_a_later_leader_may_ask_about_what_was_left_in_doubt(http_api: HttpApi, open_http: Open) -> None:
+    resource = await open_http(ASKING)
+    await run(resource)
+    assert json.loads(await resource.query(attempt_of({}, "a"))) == {"status": 200, "body": {"applied": True}}
+    assert await resource.query(attempt_of({}, "b")) is None
+    http_api.says(500, {})
+    assert await resource.query(attempt_of({}, "a")) is None
+    assert await (await open_http(CREDIT)).query(attempt_of({}, "a")) is None
+
+
 # -- the token in this process ----------------------------------------------------------------------------------
 
 

@@ -134,3 +134,19 @@ async def test_a_query_that_is_not_there_is_found_at_open() -> None:
     with pytest.raises(ConfigurationError, match="json has no function missing"):
         await resource.open()
     await resource.close()
+
+
+@pytest.mark.parametrize(
+    ("says", "result"),
+    [({"id": 7}, b'{"id":7}'), (True, b"true"), (False, None), (None, None), (OSError("away"), None)],
+)
+async def test_a_later_leader_may_ask(says: Any, result: bytes | None) -> None:
+    mail = Mail(says=says)
+    effect = PythonEffect(mail.send, query=mail.query)
+    resource = PythonResource("mail", {"send": effect}, guarantee=Guarantee.NAKED, allow_duplicates=True)
+    await resource.open()
+    await resource.claim(token(2), "n2")
+    assert await resource.query(attempt_of({}, "a", 1, effect="send")) == result
+    assert await resource.query(attempt_of({}, "a", 1, effect="unheard-of")) is None
+    assert (mail.sent, mail.asked) == (0, ["a"])
+    await resource.close()
