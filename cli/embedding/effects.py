@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any, Generic, Protocol, TypeVar, get_type_hints, overload
 
 import msgspec
@@ -122,12 +123,14 @@ class Definer(Protocol[P]):
 
 def result_type_of(function: Callable[..., Any], effect: str) -> Any:
     """The type that ``function`` says it returns; anything where it says nothing."""
+    # Of its own: the payload's type is known, and may well be one that cannot be looked up by name.
+    alone = SimpleNamespace(__annotations__={"return": inspect.get_annotations(function).get("return", Any)})
     try:
-        return get_type_hints(function).get("return", Any)
+        return get_type_hints(alone, globalns=getattr(function, "__globals__", None)).get("return", Any)
     except Exception as error:
         raise ConfigurationError(
-            f"effect {effect!r}: the annotations of {function!r} cannot be read: {error}",
-            next_step="define the types at the top of a module",
+            f"effect {effect!r}: what {function!r} says it returns cannot be read: {error}",
+            next_step="define the type at the top of a module",
         ) from error
 
 

@@ -24,14 +24,14 @@ R = TypeVar("R")
 class Outbox:
     """Defines what is to happen outside, and submits commands for it. Belongs to one :class:`Node`.
 
-    ``handlers`` says where async handlers run: ``"own"``, a loop on a thread of its own, which a handler that
+    ``handlers_on`` says where async handlers run: ``"own"``, a loop on a thread of its own, which a handler that
     blocks holds up, but never the node's; ``"node"``, the loop that the node was started on, for handlers that
     never block; or a loop of the embedder's that runs on another thread. Plain functions run on threads of
     their resource in any case.
     """
 
-    def __init__(self, *, handlers: HandlerLoop = "own") -> None:
-        self.runtime = runtime_on(handlers)
+    def __init__(self, *, handlers_on: HandlerLoop = "own") -> None:
+        self.runtime = runtime_on(handlers_on)
         self._attached: dict[str, Attached] = {}
         self._effects: dict[str, dict[str, Effect[Any, Any]]] = {}
         self._submitter: Submitter | None = None

@@ -25,7 +25,7 @@ def runtime_on(choice: HandlerLoop) -> Callable[[asyncio.AbstractEventLoop, Last
         return lambda loop, last: LocalRuntime(loop)
     if isinstance(choice, asyncio.AbstractEventLoop):
         return partial(_on, choice)
-    raise ConfigurationError(f"handlers={choice!r}", next_step='"own", "node", or an event loop that runs')
+    raise ConfigurationError(f"handlers_on={choice!r}", next_step='"own", "node", or an event loop that runs')
 
 
 def _on(

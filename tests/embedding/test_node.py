@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
+from collections.abc import Iterable
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,6 +68,47 @@ async def test_once_per_id_on_whatever_node_over_a_change_of_leader_a_restart_an
             await cluster.nodes["n1"].propose(Add("c", 1), id="x")
         assert (await cluster.nodes["n2"].propose(Add("a", 5), id="x")).replayed
         assert await cluster.nodes["n3"].read(lambda: cluster.machines["n3"].values["a"]) == 12
+
+
+class Plain:
+    """Says nothing of its types."""
+
+    def __init__(self) -> None:
+        self.commands: list[Any] = []
+
+    def apply(self, index, term, command):  # type: ignore[no-untyped-def]
+        self.commands.append(command)
+        return {"count": len(self.commands)}
+
+    def snapshot(self) -> Iterable[bytes]:
+        return []
+
+    def restore(self, chunks: Iterable[bytes]) -> None: ...
+
+
+class Json:
+    """A codec of the embedder's."""
+
+    def encode(self, value: Any) -> bytes:
+        return json.dumps(value).encode()
+
+    def decode(self, data: bytes) -> Any:
+        return json.loads(data)
+
+
+async def test_codecs_and_the_lease_are_the_embedders_choice(tmp_path: Path) -> None:
+    settings = Embedded(tmp_path).settings_of("n1")
+    plain = Plain()
+    async with Node(settings, plain, commands=Json(), results=Json(), lease_reads=True) as node:
+        answer = await node.propose({"tuple": (1, 2)}, id="x")
+        assert answer.result == {"count": 1}
+        assert plain.commands == [{"tuple": [1, 2]}], "as it came out of the codec"
+        with pytest.raises(CommandInvalid, match="not JSON serializable"):
+            await node.propose(object())
+        async with aclosing(node.entries()) as entries:
+            assert (await anext(entries)).command == {"tuple": [1, 2]}
+        assert await node.read(lambda: 1, consistency="lease") == 1
+        assert node._begun.composed.loop.raft.options.lease_reads
 
 
 async def test_what_is_forgotten_is_not_taken_for_new_where_the_id_tells(tmp_path: Path) -> None:

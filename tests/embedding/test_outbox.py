@@ -140,6 +140,31 @@ async def test_a_payload_that_does_not_fit_is_refused_before_anything_is_sent(
     assert why in refused.value.message
 
 
+def test_a_payload_may_be_of_a_type_that_only_the_caller_knows() -> None:
+    @dataclass
+    class Local:
+        name: str
+
+    @dataclass
+    class Back:
+        name: str
+
+    outbox = Outbox()
+    outbox.handlers("any", guarantee="keyed")
+
+    @outbox.effect("local", resource="any", payload=Local)
+    def local(context: EffectContext, payload: Local) -> Sent:
+        return Sent(payload.name, 1)
+
+    assert local.encode(Local("a")) == b'{"name":"a"}'
+    assert local.decode_result(b'{"attempt":1,"text":"a"}') == Sent("a", 1)
+    with pytest.raises(ConfigurationError, match=r"what .* says it returns cannot be read"):
+
+        @outbox.effect("back", resource="any", payload=Local)
+        def back(context: EffectContext, payload: Local) -> Back:
+            return Back(payload.name)
+
+
 def test_equal_payloads_are_equal_bytes() -> None:
     _, effects = everything([])
     assert effects["row"].encode({"count": 1, "name": "a"}) == effects["row"].encode({"name": "a", "count": 1})
@@ -240,20 +265,20 @@ async def test_handlers_run_where_the_embedder_says(tmp_path: Path, elsewhere: a
     ]
     for number, (choice, thread) in enumerate(choices):
         post = Post()
-        outbox, send = mailing(post, handlers=choice)
+        outbox, send = mailing(post, handlers_on=choice)
         async with Embedded(tmp_path / str(number), make=partial(_given, outbox)) as cluster:
             await cluster.leader()
             assert (await (await outbox.submit(send, Mail("a", 1))).result()).text == "a 1"
             assert post.threads == {thread}
-    with pytest.raises(ConfigurationError, match="handlers='thread'"):
-        Outbox(handlers="thread")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="handlers_on='thread'"):
+        Outbox(handlers_on="thread")  # type: ignore[arg-type]
 
 
 async def test_a_handler_that_blocks_holds_up_no_node(tmp_path: Path, elsewhere: asyncio.AbstractEventLoop) -> None:
     """It blocks its loop until the node, on its own, has done something else."""
     for number, choice in enumerate(("own", elsewhere)):
         post = Post()
-        outbox, send = mailing(post, handlers=choice)
+        outbox, send = mailing(post, handlers_on=choice)
         async with Embedded(tmp_path / str(number), make=partial(_given, outbox)) as cluster:
             node = cluster.nodes[await cluster.leader()]
             term = node.status.term

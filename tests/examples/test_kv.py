@@ -17,6 +17,7 @@ def test_it_has_under_a_hundred_lines() -> None:
     assert len((ROOT / "examples" / "kv" / "kv.py").read_text(encoding="utf-8").splitlines()) < 100
 
 
+@pytest.mark.endure
 async def test_a_swap_counts_up_while_nodes_leave_and_come_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
