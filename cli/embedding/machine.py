@@ -17,6 +17,7 @@ import structlog
 
 from ...raft.core.entry import Entry
 from ...raft.core.errors import StorageCorrupt, StorageFormatUnknown
+from ...raft.node.applier import PreparingMachine
 from ...raft.node.plainlog import PlainLog
 from .codec import Codec
 from .dedupe import Ids, Remembered
@@ -52,8 +53,9 @@ class StateMachine(Protocol[C_contra, R_co]):
         another thread, except those of a generator function, which are drawn at once."""
 
     def restore(self, chunks: Iterable[bytes]) -> None:
-        """Replace the whole state by the chunks of a snapshot, cut as they were given. Raising leaves the old
-        state as it was, and stops the node."""
+        """Replace the whole state by the chunks of a snapshot, cut as they were given. Raising stops the node. A
+        machine with a large state has ``prepare(chunks)`` as well, which reads them on another thread and touches
+        nothing, and ``adopt(prepared)``, which is short: then these two are called."""
 
 
 @runtime_checkable
@@ -142,14 +144,13 @@ class EmbeddedMachine(Generic[C, R]):
             chunks = list(chunks)
         return chain((head,), _parts(records), chunks)
 
-    def restore(self, chunks: Iterable[bytes]) -> None:
-        """Replace the whole state. Raises :class:`StorageCorrupt`, :class:`StorageFormatUnknown`, and what the
-        embedder's machine raises, with the old state as it was."""
+    def prepare(self, chunks: Iterable[bytes]) -> Prepared:
+        """A snapshot's state, read. Touches neither this nor, unless it can prepare, the embedder's machine: may run
+        on any thread. Raises :class:`StorageCorrupt`, :class:`StorageFormatUnknown`."""
         reading = iter(chunks)
         first = next(reading, b"")
         if first[:3] != _MAGIC[:3]:
-            self._begin_after_plain_log([first, *reading])
-            return
+            return _after_plain_log([first, *reading])
         if first[:4] != _MAGIC:
             raise StorageFormatUnknown(
                 f"state of an embedded machine of format {first[3] if len(first) > 3 else '-'}; this version reads "
@@ -161,17 +162,50 @@ class EmbeddedMachine(Generic[C, R]):
             records = [record for _ in range(head.id_chunks) for record in _read_part(next(reading, b""))]
         except msgspec.DecodeError as error:
             raise StorageCorrupt(f"the ids in a snapshot cannot be read: {error}") from error
-        self._machine.restore(reading)
-        self.ids = Ids(records, head.forgotten_ns)
-        self.applied = head.applied
+        machine = self._machine
+        state = machine.prepare(reading) if isinstance(machine, PreparingMachine) else list(reading)
+        return Prepared(Ids(records, head.forgotten_ns), head.applied, state, is_begin=False)
 
-    def _begin_after_plain_log(self, chunks: list[bytes]) -> None:
-        """A node that had no state machine until now. Nothing may have been proposed: it would be missing here."""
-        if PlainLog.prepare(chunks):
-            raise StorageFormatUnknown(
-                "entries were proposed here while the node had no state machine, and a snapshot has taken their place",
-                next_step="start it without one, or with a new data directory",
-            )
+    def adopt(self, prepared: Prepared) -> None:
+        """Replace the whole state, and leave the old ids in ``prepared``. Raises what the embedder's machine raises:
+        the node stops then, and nobody sees what it has."""
+        machine = self._machine
+        if not prepared.is_begin:
+            if isinstance(machine, PreparingMachine):
+                machine.adopt(prepared.state)
+            else:
+                machine.restore(prepared.state)
+        self.ids, prepared.ids = prepared.ids, self.ids
+        self.applied = prepared.applied
+
+    def restore(self, chunks: Iterable[bytes]) -> None:
+        """Both, one after the other."""
+        self.adopt(self.prepare(chunks))
+
+
+class Prepared:
+    """What a snapshot holds, and after it was adopted what it has replaced."""
+
+    def __init__(self, ids: Ids, applied: int, state: Any, *, is_begin: bool) -> None:
+        """``state`` is the embedder's: his chunks, or what he made of them. ``is_begin``: there is none yet."""
+        self.ids = ids
+        self.applied = applied
+        self.state = state
+        self.is_begin = is_begin
+
+    def discard(self) -> None:
+        """Free it. For another thread than the loop's: there may be a hundred thousand ids."""
+        self.ids, self.state = Ids(), None
+
+
+def _after_plain_log(chunks: list[bytes]) -> Prepared:
+    """A node that had no state machine until now. Nothing may have been proposed: it would be missing here."""
+    if PlainLog.prepare(chunks):
+        raise StorageFormatUnknown(
+            "entries were proposed here while the node had no state machine, and a snapshot has taken their place",
+            next_step="start it without one, or with a new data directory",
+        )
+    return Prepared(Ids(), 0, None, is_begin=True)
 
 
 def _again(known: Remembered, digest: bytes) -> Verdict:

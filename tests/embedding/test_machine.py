@@ -16,6 +16,7 @@ from fencepost.cli.embedding.envelope import Envelope, Status, Verdict, decode_v
 from fencepost.cli.embedding.machine import RESULT_BYTES_MAX, EmbeddedMachine
 from fencepost.raft.core.entry import Entry, EntryKind
 from fencepost.raft.core.errors import CommandInvalid, StorageCorrupt, StorageFormatUnknown, UnknownEntry
+from fencepost.raft.node.applier import Discardable, PreparingMachine
 from fencepost.raft.node.plainlog import PlainLog
 
 from .support import Add, Counters
@@ -214,6 +215,41 @@ def test_a_snapshot_that_cannot_be_read_leaves_everything_as_it_was() -> None:
             machine.restore(damaged)
     assert machine.ids.find("y") is not None
     assert machine.ids.find("x") is None
+
+
+class Large(Counters):
+    """Reads a snapshot before it is to be taken over."""
+
+    def prepare(self, chunks: Iterable[bytes]) -> dict[str, int]:
+        return dict(json.loads(b"".join(chunks)))
+
+    def adopt(self, prepared: dict[str, int]) -> None:
+        self.values = prepared
+
+    def restore(self, chunks: Iterable[bytes]) -> None:
+        raise AssertionError("it can be prepared")
+
+
+@pytest.mark.parametrize("kind", [Counters, Large])
+def test_a_snapshot_is_read_before_it_is_taken_over(kind: type[Counters]) -> None:
+    source = embedded()
+    say(source, 1, proposal("a", 5, "x"))
+    chunks = list(source.snapshot())
+    counters = kind()
+    machine = embedded(counters)
+    say(machine, 1, proposal("b", 1, "y"))
+    prepared = machine.prepare(iter(chunks))
+    assert counters.values == {"b": 1}
+    assert machine.ids.find("y") is not None
+    machine.adopt(prepared)
+    assert counters.values == {"a": 5}
+    assert machine.ids.find("x") is not None
+    assert prepared.ids.find("y") is not None, "to be freed elsewhere"
+    prepared.discard()
+    assert machine.ids.find("x") is not None
+    # This is how a node does it.
+    assert isinstance(machine, PreparingMachine)
+    assert isinstance(prepared, Discardable)
 
 
 def test_a_node_that_had_no_machine_may_be_given_one_if_nothing_was_proposed() -> None:
