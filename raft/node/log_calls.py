@@ -36,7 +36,8 @@ class LogCalls:
 
     def entries(self, parameters: dict[str, Any], reply: Reply) -> None:
         """``after_index``, or ``last`` (so many from the end on), and ``limit``. What was given up is left out."""
-        log, committed = self._loop.raft.log, self._loop.raft.commit_index
+        raft = self._loop.raft
+        log, committed = raft.log, raft.commit_index
         limit = _count(parameters, "limit", PAGE_ENTRIES)
         if parameters.get("last") is not None:
             after = committed - _count(parameters, "last", 0)
@@ -50,7 +51,9 @@ class LogCalls:
         elif start >= log.window_start:
             answer(_fitting(log.slice(start, end)), None)
         else:
-            self._runner.run(partial(self._read, start, end, PAGE_BYTES), self._loop.guarded(answer))
+            # What is committed may still wait to be written, with the disk holding what it takes the place of.
+            work = partial(self._read, start, min(end, raft.durable_index), PAGE_BYTES)
+            self._runner.run(work, self._loop.guarded(answer))
 
     def _answer(
         self, reply: Reply, first: int, committed: int, entries: list[Entry] | None, error: BaseException | None

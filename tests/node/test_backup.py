@@ -192,3 +192,26 @@ def test_entries_that_have_left_the_memory_are_read_from_disk(seed: int) -> None
         found = rows(world.reply(leader, "log.entries"))
         assert [entry.index for entry in found] == list(range(1, leader.raft.commit_index + 1))
         assert sum(entry.kind == EntryKind.NO_OP for entry in found) >= 1
+
+
+def test_s17_what_is_committed_and_not_yet_on_this_disk_is_not_read_from_it() -> None:
+    """A follower's disk still holds what a deposed leader appended; what took its place waits to be written."""
+    with World(seed=11, options=dataclasses.replace(OPTIONS, window_entries=8)) as world:
+        old = world.active_leader()
+        world.done(old, *(f"op-{number}" for number in range(40)))
+        world.settle()
+        world.isolate(old.name)
+        world.submit(old, *(f"lost-{number}" for number in range(5)), wait=Wait.COMMITTED)
+        world.advance(0.05)
+        leader = world.active_leader(other_than=old.name)
+        world.done(leader, *(f"new-{number}" for number in range(5)))
+        right = {entry.index: entry for entry in world.disks[leader.name].entries}
+        serve(old)
+        world.heal()
+        world.until(lambda: old.disk.hard_state.term == leader.raft.current_term, what="the new term is durable")
+        old.log_store.stick()
+        world.until(lambda: old.raft.commit_index > old.raft.durable_index, what="committed before it is durable")
+        assert any(right.get(entry.index, entry) != entry for entry in world.disks[old.name].entries)
+        found = rows(world.reply(old, "log.entries"))
+        assert len(found) > 20
+        assert [entry for entry in found if entry != right[entry.index]] == []
