@@ -222,6 +222,7 @@ class BackupDraft:
         self._contents_at = _header_bytes(label)
         self._size_bytes = 0
         self._checksum = 0
+        self._ours = True
         refuse_existing(disk, path, overwrite=overwrite)
         try:
             self._file = create_anew(disk, self._temporary)
@@ -248,6 +249,7 @@ class BackupDraft:
             self._file.close()
             # Once more: it may have come while this one was written.
             refuse_existing(self._disk, self._path, overwrite=self._overwrite)
+            self._check_ours(label)
             doing, place = "naming", self._path
             self._disk.rename(self._temporary, self._path)
             self._disk.sync_directory(self._path.parent)
@@ -255,12 +257,25 @@ class BackupDraft:
             raise disk_failure(error, doing, place) from error
         return BackupFile(self._path, label, self._contents_at)
 
+    def _check_ours(self, label: BackupLabel) -> None:
+        """Who saves under this name as well took what was there for a leftover, and its own may be half written."""
+        try:
+            self._ours = read_backup(self._disk, self._temporary).label == label
+        except (NotFound, SnapshotForeign, SnapshotDamaged, StorageFormatUnknown):
+            self._ours = False
+        if not self._ours:
+            raise SnapshotExists(
+                f"{self._path} is being saved by another process as well; what this one saved is gone",
+                next_step="wait for the other one, or name another file",
+            )
+
     def discard(self) -> None:
         """Leave nothing of it. Best effort: what stays has another name, and goes with the next one."""
         with contextlib.suppress(OSError):
             self._file.close()
-        with contextlib.suppress(OSError):
-            self._disk.unlink(self._temporary)
+        if self._ours:
+            with contextlib.suppress(OSError):
+                self._disk.unlink(self._temporary)
 
 
 def refuse_existing(disk: Disk, path: Path, *, overwrite: bool) -> None:

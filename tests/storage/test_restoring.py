@@ -285,3 +285,18 @@ def test_a_restore_that_was_given_up_leaves_nothing_to_another_from_an_older_fil
     _, newest, _ = start(disk)
     assert newest is not None
     assert newest.last_index == 5
+
+
+def test_s14_two_that_save_under_one_name_do_not_name_what_is_half_written() -> None:
+    disk = saved(b"of last week")
+    first = BackupDraft(disk, FILE, backup_label(label(7, 3)), overwrite=True)
+    first.append(CONTENTS)
+    second = BackupDraft(disk, FILE, backup_label(label(9, 3)), overwrite=True)
+    second.append(CONTENTS[:100])
+    with pytest.raises(SnapshotExists, match="saved by another"):
+        first.publish()
+    first.discard()
+    assert read_all(disk) == b"of last week"
+    second.append(CONTENTS[100:])
+    second.publish()
+    assert read_all(disk) == CONTENTS
