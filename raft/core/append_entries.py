@@ -22,6 +22,7 @@ def handle_append_entries(state: RaftState, source: str, message: AppendEntries)
     if message.term > state.current_term or state.role is not Role.FOLLOWER or state.leader != source:
         state.become_follower(message.term, source, "heard from the leader")
     heard_from_leader(state)
+    state.told_commit_index = max(state.told_commit_index, message.leader_commit)
 
     log = state.log
     if message.prev_log_index > state.commit_index and not log.matches(message.prev_log_index, message.prev_log_term):

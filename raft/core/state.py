@@ -91,6 +91,8 @@ class RaftState:
         if commit_index + 1 < self.log.window_start:
             raise AssertionError(f"entries left on disk before {self.log.window_start}, committed to {commit_index}")
         self.commit_index = commit_index
+        self.told_commit_index = 0
+        """The highest index that a leader has said to be committed; this log may lack what is there."""
         self.apply_reported = snapshot.last_index if snapshot is not None else 0
         if self.log.previous_index > self.apply_reported:
             raise AssertionError(f"entries up to {self.log.previous_index} are gone, a snapshot holds {snapshot}")

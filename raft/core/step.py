@@ -187,7 +187,10 @@ class Raft(RaftState):
 
     def stale_age(self, now: int) -> int | None:
         """How old the state here may be, as far as this node knows: nanoseconds since a leader's word was
-        heard, or since a quorum followed this leader. None if there is none."""
+        heard, or since a quorum followed this leader. None if there is none, or if something is known to be
+        committed that the state lacks: for how long, nobody says."""
+        if self.apply_reported < max(self.commit_index, self.told_commit_index):
+            return None
         if self.role is Role.LEADER:
             return now - min(self.quorum_contact, now)
         return now - self.last_leader_contact if self.leader else None

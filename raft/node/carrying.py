@@ -106,6 +106,8 @@ class EffectsCarrier:
 
     def stale_read_age_ns(self) -> int | None:
         """How old the state here may be, nanoseconds, as far as this node knows; None if it knows nothing."""
+        if self.applier.last_applied < self.raft.apply_reported:
+            return None  # The rest is applied by and by.
         return self.raft.stale_age(self._clock.monotonic_ns())
 
     # -- the order --------------------------------------------------------------------------------

@@ -310,6 +310,13 @@ def test_how_old_a_state_may_be() -> None:
     assert follower.raft.stale_age(follower.now) == 7 * MILLISECOND
 
 
+def test_s29_how_old_a_state_may_be_is_not_known_while_it_lacks_what_its_leader_has_committed() -> None:
+    follower = Lone(term=3, log=entries(3))
+    follower.append(3, (50, 3), commit=40)
+    assert follower.raft.leader == "n2"
+    assert follower.raft.stale_age(follower.now) is None
+
+
 def test_a_node_whose_storage_has_failed_refuses_everything_at_once() -> None:
     lone = leader()
     lone.storage_failed()

@@ -78,6 +78,24 @@ def test_a_start_holds_a_window_and_applies_the_rest_from_the_disk() -> None:
         world.check_equal()
 
 
+def test_s29_a_node_that_still_applies_what_it_has_on_disk_does_not_say_that_its_state_is_new() -> None:
+    with World(seed=2, options=SMALL) as world:
+        leader = world.active_leader()
+        follower = follower_of(world, leader)
+        for start in range(0, 60, 5):
+            work(world, leader, start, 5)
+        world.settle()
+        world.crash(follower.name)
+        again = world.start(follower.name)
+        again.entry_runner.delay_s = 0.4
+        world.until(lambda: again.raft.leader, what="the leader is heard")
+        world.advance(0.1)
+        assert again.raft.commit_index == leader.raft.commit_index > again.applier.last_applied + 20
+        assert again.loop.stale_read_age_ns() is None
+        world.settle()
+        assert again.loop.stale_read_age_ns() is not None
+
+
 def test_s54_a_leader_that_still_applies_what_it_has_on_disk_starts_no_effect() -> None:
     """All three start anew, and the one that leads first has the slowest disk."""
     with World(seed=3, options=SMALL) as world:
