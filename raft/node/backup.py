@@ -31,7 +31,8 @@ SESSIONS_MAX = 2
 IDLE_S = 60.0
 """A capture that nobody has drawn from for so long is given up."""
 PART_BYTES = 1 << 20
-"""A part is as long as this, and what the last chunk adds to it."""
+"""A part is as long as this, and less than twice as long: a machine may give all of its state in one chunk, and no
+frame holds that."""
 
 
 class _Session:
@@ -111,7 +112,7 @@ class BackupCalls:
         label = self._label()
         self._begun += 1
         name = f"{self._prefix}-{self._begun}"
-        session = self._sessions[name] = _Session(self._loop.applier.capture())
+        session = self._sessions[name] = _Session(_cut(self._loop.applier.capture()))
         self._stay(name, session)
         _LOG.info("snapshot is being saved", last_index=label.last_index, session=name)
         return {
@@ -174,6 +175,13 @@ class BackupCalls:
         """Give up what is open."""
         for name in list(self._sessions):
             self._drop(name)
+
+
+def _cut(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """The same bytes, none of the chunks longer than a part: whoever reads them gets them cut at any place."""
+    for chunk in chunks:
+        for start in range(0, len(chunk), PART_BYTES):
+            yield chunk[start : start + PART_BYTES]
 
 
 def _draw(chunks: Iterator[bytes], sequence: int) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 from fencepost.raft.core.configuration import decode_configuration
 from fencepost.raft.core.entry import Entry, EntryKind
 from fencepost.raft.node.applier import Applier
-from fencepost.raft.node.backup import IDLE_S, SESSIONS_MAX
+from fencepost.raft.node.backup import IDLE_S, PART_BYTES, SESSIONS_MAX
 from fencepost.raft.node.log_calls import PAGE_ENTRIES
 from fencepost.raft.node.plainlog import PlainLog
 from fencepost.raft.node.reading import ReadingCalls
@@ -99,6 +99,22 @@ def test_s29_a_leader_that_is_cut_off_saves_nothing() -> None:
         serve(leader)
         world.isolate(leader.name)
         assert world.error(leader, "snapshot.begin").code == "NOT_LEADER"
+
+
+def test_a_machine_that_gives_its_state_in_one_chunk_is_saved_in_parts_that_a_frame_holds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with World(seed=12) as world:
+        leader = world.active_leader()
+        serve(leader)
+        whole = bytes(range(256)) * (PART_BYTES // 64)
+        monkeypatch.setattr(leader.applier, "capture", lambda: iter([b"head", whole, b"", b"tail"]))
+        session = world.reply(leader, "snapshot.begin")["session"]
+        parts = [world.reply(leader, "snapshot.next", session=session, sequence=0)]
+        while not parts[-1]["last"]:
+            parts.append(world.reply(leader, "snapshot.next", session=session, sequence=len(parts)))
+        assert b"".join(part["data"] for part in parts) == b"head" + whole + b"tail"
+        assert max(len(part["data"]) for part in parts) <= 2 * PART_BYTES
 
 
 def test_an_answer_that_was_lost_is_given_again_and_none_is_skipped() -> None:
