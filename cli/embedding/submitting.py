@@ -21,6 +21,7 @@ from ...raft.core.errors import (
     Outcome,
     OutcomeUnknown,
     ResultLost,
+    TransportError,
     all_errors,
 )
 from ...raft.core.events import Role
@@ -137,8 +138,8 @@ class Submissions:
                     raise
                 unknown = error
             except FencepostError as error:
-                if unknown is not None and error.outcome is not Outcome.REFUSED:
-                    # It says nothing of the try before.
+                if unknown is not None and (error.outcome is not Outcome.REFUSED or isinstance(error, TransportError)):
+                    # It says nothing of the try before, and neither does whoever let nobody in.
                     raise unknown from error
                 raise
             await asyncio.sleep(PAUSE_S)
