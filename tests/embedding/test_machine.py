@@ -110,6 +110,20 @@ def test_an_id_that_tells_its_time_is_refused_once_it_may_have_been_forgotten() 
     assert say(machine, 6, proposal("a", 1, fourth, one)).status == Status.APPLIED
 
 
+def test_an_id_of_a_clock_that_is_ahead_is_refused_once_it_was_forgotten_and_holds_up_nobody_for_long() -> None:
+    counters = Counters()
+    machine = embedded(counters)
+    one = Retention(ids=1)
+    say(machine, 1, proposal("a", 1, seven(5000), one))
+    say(machine, 2, proposal("b", 1, seven(2000), one))
+    assert say(machine, 3, proposal("a", 1, seven(5000), one)).status == Status.EXPIRED
+    years = 100 * 365 * 86_400_000
+    say(machine, 6, proposal("c", 1, seven(years), one))
+    say(machine, 7, proposal("d", 1, "order-1", one))
+    assert say(machine, 8, proposal("e", 1, seven(70_000), one)).status == Status.APPLIED
+    assert counters.values == {"a": 1, "b": 1, "c": 1, "d": 1, "e": 1}
+
+
 def test_what_is_no_proposal_is_refused_and_what_is_of_another_version_stops_the_node() -> None:
     counters = Counters()
     machine = embedded(counters)
