@@ -140,7 +140,7 @@ def test_s14_what_a_tool_makes_of_the_system_calls_is_recovered(
     place = tmp_path / "life"
     workload = [*PROGRAM, "debug", "storage-workload", os.fspath(place), "--seed", str(seed), "--steps", "12"]
     check = f"{shlex.join([*PROGRAM, 'debug', 'storage-recover'])} {{dir}} --acks {{acks}}"
-    command = [sys.executable, tool, "--dir", os.fspath(place), "--every", "5", "--check", check, "--", *workload]
+    command = [sys.executable, tool, "--dir", os.fspath(place), "--every", "29", "--check", check, "--", *workload]
     ran = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     with capsys.disabled():
         print(f"\nseed {seed}: {ran.stdout.strip()}")
