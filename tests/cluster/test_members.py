@@ -52,7 +52,7 @@ async def test_members_come_and_go_under_load_s28_s57(make_cluster: Callable[...
         await _all_compacted(cluster)
 
         # S28: a node that never starts costs nobody anything, and is made no voter.
-        ran = await command(cluster, "member", "add", "ghost", "127.0.0.1:9", "--timeout", "1500ms")
+        ran = await command(cluster, "member", "add", "ghost", "127.0.0.1:9", "--timeout", "4s")
         assert (ran.code, ran.error()["code"]) == (4, "NOT_CAUGHT_UP")
         assert "last seen never" in ran.error()["message"]
         listed = await client.call("member.list", {}, leader=True)
