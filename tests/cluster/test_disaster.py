@@ -18,6 +18,11 @@ from .support import FAST, LEDGER, NODES, credit, endpoints, fencepost, read_tab
 
 pytestmark = pytest.mark.servers
 
+PATIENT = """
+[raft]
+election_timeout = "3s"
+heartbeat = "50ms"
+"""
 SHARED = FAST + LEDGER.replace('"ledger.db"', '"../ledger.db"')
 """Two clusters in folders beside each other have one ledger."""
 
@@ -119,7 +124,8 @@ async def test_a_node_goes_on_alone_and_others_join_it_again(make_cluster: Calla
 async def test_a_second_process_over_a_copy_of_a_directory_is_refused_s57(
     make_cluster: Callable[..., LocalCluster],
 ) -> None:
-    cluster = make_cluster(nodes=["n1", "n2"])
+    # Patient, for a term that changes shall be due to the copy and not to a busy machine.
+    cluster = make_cluster(nodes=["n1", "n2"], definitions=PATIENT + LEDGER)
     cluster.start()
     await cluster.ready()
     await cluster.stop("n2")
