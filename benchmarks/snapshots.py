@@ -147,7 +147,7 @@ class Bystander:
     def _watch(self) -> None:
         while True:
             due = time.monotonic() + PROBE_S
-            time.sleep(PROBE_S)
+            time.sleep(PROBE_S)  # What is measured is how late a sleep ends where nothing else is done.
             self.longest_ms = max(self.longest_ms, (time.monotonic() - due) * 1e3)
 
 
@@ -206,6 +206,7 @@ async def serve(path: Path) -> None:
             )
             phase.clear()
 
+    # The keeper is the product's own; it is only listened to, so that no hook for a benchmark stands in it.
     keeper.take = _first(begin, keeper.take)  # type: ignore[method-assign]
     keeper._taken = _then(keeper._taken, lambda: end("taken"))  # type: ignore[method-assign]
     keeper.store = _first(lambda part: begin() if part.offset == 0 else None, keeper.store)  # type: ignore[method-assign]

@@ -79,7 +79,7 @@ class ResourceSettings:
 class SqliteResourceConfiguration(ResourceSettings):
     """A SQLite database that holds fence, dedupe and effect in one transaction: ``fenced``."""
 
-    path: Path = setting("path", PATH, "the database file; every node must be able to open it")  # noqa: RUF009
+    path: Path = setting("path", PATH, "the database file; every node must be able to open it")  # noqa: RUF009 - a field specifier
     schema: str = setting("schema", SQL, "SQL run when the file is opened; must be harmless to repeat", default="")
     batch_limit: int = setting("batch_limit", count(1, 10_000), "commands in one transaction, at most", default=512)
     effects: Mapping[str, SqliteEffectConfiguration] = field(default_factory=dict)

@@ -43,7 +43,7 @@ class FileEffectConfiguration:
 class FileResourceConfiguration(ResourceSettings):
     """A folder of files; fence, dedupe and effects are committed by one rename: ``fenced``."""
 
-    path: Path = setting("path", PATH, "the folder, made if need be; every node must reach the same one")  # noqa: RUF009
+    path: Path = setting("path", PATH, "the folder, made if need be; every node must reach the same one")  # noqa: RUF009 - a field specifier
     batch_limit: int = setting("batch_limit", count(1, 10_000), "commands in one commit, at most", default=256)
     kept: int = setting(
         "kept", count(1, 100_000), "operations that are recognised exactly; older ones are put in doubt", default=1024

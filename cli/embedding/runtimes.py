@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Literal
 
 from ...raft.core.errors import ConfigurationError, ResourceUnavailable
-from ...raft.effects.runtime import Completion, EffectsRuntime, LocalRuntime
+from ...raft.effects.runtime import Completion, EffectsRuntime, LocalRuntime, carry
 from ..parts import Last, own_thread
 
 HandlerLoop = Literal["own", "node"] | asyncio.AbstractEventLoop
@@ -50,19 +50,9 @@ class LoopRuntime:
         if self._closed or self._loop.is_closed():
             self._node_loop.call_soon(done, None, ResourceUnavailable("effects have ended on this node"))
             return
-        future = asyncio.run_coroutine_threadsafe(self._carry(work, done), self._loop)
+        future = asyncio.run_coroutine_threadsafe(carry(work, done, self._node_loop), self._loop)
         self._running.add(future)
         future.add_done_callback(self._running.discard)
-
-    async def _carry(self, work: Callable[[], Coroutine[Any, Any, Any]], done: Completion) -> None:
-        result: Any = None
-        error: BaseException | None = None
-        try:
-            result = await work()
-        except BaseException as raised:  # Cancellation too: whoever waits must hear that it ended.
-            error = raised
-        with suppress(RuntimeError):  # The node's loop has closed; nobody is left to tell.
-            self._node_loop.call_soon_threadsafe(done, result, error)
 
     async def close(self) -> None:
         if self._closed:

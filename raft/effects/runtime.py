@@ -42,6 +42,20 @@ class GuardedRuntime:
         await self._runtime.close()
 
 
+async def carry(
+    work: Callable[[], Coroutine[Any, Any, Any]], done: Completion, node_loop: asyncio.AbstractEventLoop
+) -> None:
+    """Do ``work`` on this loop, which is another than the node's, and tell that one how it ended."""
+    result: Any = None
+    error: BaseException | None = None
+    try:
+        result = await work()
+    except BaseException as raised:  # Cancellation too: whoever waits must hear that it ended.
+        error = raised
+    with suppress(RuntimeError):  # The node's loop has closed; nobody is left to tell.
+        node_loop.call_soon_threadsafe(done, result, error)
+
+
 class ThreadRuntime:
     """A thread with an event loop for effects; one hop there and one back for a whole batch.
 
@@ -78,19 +92,9 @@ class ThreadRuntime:
         self._loop.call_soon_threadsafe(self._start, work, done)
 
     def _start(self, work: Callable[[], Coroutine[Any, Any, Any]], done: Completion) -> None:
-        task = self._loop.create_task(self._carry(work, done))
+        task = self._loop.create_task(carry(work, done, self._node_loop))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    async def _carry(self, work: Callable[[], Coroutine[Any, Any, Any]], done: Completion) -> None:
-        result: Any = None
-        error: BaseException | None = None
-        try:
-            result = await work()
-        except BaseException as raised:  # Cancellation too: whoever waits must hear that it ended.
-            error = raised
-        with suppress(RuntimeError):  # The node's loop has closed; nobody is left to tell.
-            self._node_loop.call_soon_threadsafe(done, result, error)
 
     async def close(self) -> None:
         def cancel() -> None:

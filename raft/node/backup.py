@@ -134,8 +134,6 @@ class BackupCalls:
             raise Busy("this node is still applying what is committed; nothing was begun", next_step="ask again")
         if not applied or not raft.configuration_at(applied)[1].voters:
             raise NotFound("this node has applied nothing yet", next_step="fencepost status")
-        if applied + 1 < raft.log.window_start:
-            raise Busy("this node still applies what its log holds on disk", next_step="ask again in a while")
         return label_at(raft, applied)
 
     def _drawn(self, name: str, session: _Session, reply: Reply, part: Any, error: BaseException | None) -> None:

@@ -27,6 +27,7 @@ def ticks(place: Path) -> int:
             return 0
 
 
+@pytest.mark.endure  # In every run the examples page kills the leader of the same program.
 async def test_ticks_are_fired_once_while_leaders_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = copied("cron", tmp_path)
     monkeypatch.chdir(place)
