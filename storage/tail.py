@@ -45,6 +45,8 @@ class LogTail:
         self._segment_bytes = segment_bytes
         self._entropy = entropy
         self._spare = spare
+        self._unlooked_bytes = 0
+        """Appended since the room was last told."""
 
     @property
     def directory(self) -> Path:
@@ -57,14 +59,13 @@ class LogTail:
         while True:
             try:
                 segment.append(kind, *body)
-                break
+                self._unlooked_bytes += segment.end - offset
+                return offset
             except StorageFull:
                 # A *write* that found no room has lost nothing, and its half record is cut away (S11). A
                 # sync that did may have lost anything (S12).
                 if not (segment.refused and self.room.make()):
                     raise
-        self.room.wrote(segment.end - offset)
-        return offset
 
     def look_ahead(self) -> None:
         """What later writes would have to wait for, done while nobody waits for this one.
@@ -83,6 +84,8 @@ class LogTail:
             if freed:
                 self._trim()
         self.segment.write_ahead(self._segment_bytes)
+        written, self._unlooked_bytes = self._unlooked_bytes, 0
+        self.room.wrote(written)
         self._spare.prepare(self.segment.end)
 
     def roll(self) -> None:
