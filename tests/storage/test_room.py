@@ -18,6 +18,7 @@ from fencepost.storage.identity import DataDirectory
 from fencepost.storage.log_store import FileLogStore
 from fencepost.storage.reader import read_log
 from fencepost.storage.reserve import PLENTY, RESERVE
+from fencepost.storage.room import LOOK_EVERY_BYTES
 from fencepost.storage.spare import SPARE
 
 from .crashes import crash_at_every_step
@@ -76,6 +77,23 @@ def test_the_last_room_is_not_taken_for_a_reserve() -> None:
     log = open_with_reserve(disk)
     assert not log.store.status().reserve_held
     log.close()
+
+
+def test_nobody_waits_for_a_write_until_the_room_was_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = FaultyDisk()
+    seen: list[str] = []
+    with opened(disk, segment_bytes=8 << 20, stepped=True) as log:
+        look = disk.free_bytes
+
+        def free_bytes(path: Path) -> int:
+            seen.append("looked")
+            return look(path)
+
+        monkeypatch.setattr(disk, "free_bytes", free_bytes)
+        log.at_durable = lambda sequence: seen.append("durable")
+        log.write(entries(1, 1, size=LOOK_EVERY_BYTES))
+        log.store.step()
+    assert seen[:2] == ["durable", "looked"]
 
 
 def test_s11_a_full_disk_costs_the_reserve_first_and_then_the_node() -> None:
