@@ -93,6 +93,9 @@ def _not_caught_up(state: RaftState, after: Configuration) -> str:
             return f"{node_id} is behind by {behind}, last seen never"
         if silent >= state.options.election_timeout:
             return f"{node_id} is behind by {behind}, last seen {silent / SECOND:.1f} s ago"
+        if progress.match_index < state.log.previous_index:
+            # However short the log is: it may be a small part of the state that this one lacks.
+            return f"{node_id} is behind by {behind}, and needs a snapshot"
         if behind > state.options.promotion_lag_max:
             return f"{node_id} is behind by {behind}, at most {state.options.promotion_lag_max} is allowed"
     contacts = {peer: progress.contact_at for peer, progress in state.progress.items() if progress.heard}

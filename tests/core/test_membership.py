@@ -17,6 +17,7 @@ from fencepost.raft.core.errors import UnknownEntry
 from fencepost.raft.core.events import Accepted, Role, Transition
 from fencepost.raft.core.messages import (
     AppendEntries,
+    InstallSnapshotResponse,
     PreVote,
     PreVoteResponse,
     RequestVote,
@@ -24,8 +25,9 @@ from fencepost.raft.core.messages import (
     TimeoutNow,
 )
 from fencepost.raft.core.options import MILLISECOND, SECOND, Options
+from fencepost.raft.core.progress import ProgressState
 
-from .lone import FIVE, THREE, Lone, entries
+from .lone import FIVE, THREE, Lone, entries, label
 
 VOTER, LEARNER, REMOVE = ChangeKind.ADD_VOTER, ChangeKind.ADD_LEARNER, ChangeKind.REMOVE
 HEARTBEAT = 100 * MILLISECOND
@@ -188,6 +190,21 @@ def test_a_voter_has_been_a_learner_that_was_heard_of_lately_and_has_caught_up()
     refused = lone.change(Change(VOTER, "n4"))
     assert refused == ("NOT_CAUGHT_UP", "n1", "n4 is behind by 3, last seen 1.0 s ago")
     lone.acknowledge("n4", 2)
+    assert isinstance(lone.change(Change(VOTER, "n4")), Accepted)
+
+
+def test_s28_a_learner_that_needs_a_snapshot_has_not_caught_up_however_few_entries_it_lacks() -> None:
+    held = label(6, 3, size_bytes=10)
+    lone = Lone(term=3, snapshot=held, previous=(6, 3), options=Options(retained_entries=0))
+    lone.become_leader()
+    lone.acknowledge("n2", 7)
+    lone.change(Change(LEARNER, "n4"))
+    commit(lone, "n2")
+    lone.refuse("n4", lone.raft.progress["n4"].next_index - 1, (0, 0))
+    assert lone.raft.progress["n4"].state is ProgressState.SNAPSHOT
+    refused = lone.change(Change(VOTER, "n4"))
+    assert refused == ("NOT_CAUGHT_UP", "n1", "n4 is behind by 8, and needs a snapshot")
+    lone.receive("n4", InstallSnapshotResponse(4, 6, 10, True, lone.now))
     assert isinstance(lone.change(Change(VOTER, "n4")), Accepted)
 
 

@@ -159,6 +159,13 @@ FAULTS = (
         test_scenarios_members.test_s28_voter_that_never_starts_costs_no_quorum,
     ),
     Fault(
+        "a voter that lacks a snapshot (S28)",
+        membership._not_caught_up,
+        "if progress.match_index < state.log.previous_index:",
+        "if False:",
+        test_membership.test_s28_a_learner_that_needs_a_snapshot_has_not_caught_up_however_few_entries_it_lacks,
+    ),
+    Fault(
         "a voter that lags (S28)",
         membership._not_caught_up,
         "if behind > state.options.promotion_lag_max:",
