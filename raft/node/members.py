@@ -143,7 +143,10 @@ class _Drive:
         """The step was given to the core, and may be in the log: its end is unknown until it is heard."""
         self._why_not_yet = "the leader has not looked at it yet"
         self._call = SlowCall(calls.loop, calls.timers, reply, timeout_s, self._overdue)
-        self._pause_s = calls.loop.raft.options.heartbeat_interval / 1e9
+        pause_ns = calls.loop.raft.options.heartbeat_interval
+        self._pause_s = pause_ns / 1e9
+        self._last_try_ns = calls.loop.now() + int(timeout_s * 1e9) - 2 * pause_ns
+        """A step that is begun just before the end could only be answered with an unknown one."""
 
     @property
     def _node(self) -> str:
@@ -161,7 +164,8 @@ class _Drive:
         # A joint configuration is being left by itself, and only then another change can be judged.
         if refusal.code in NOT_YET or (refusal.code == ChangeRefused.code and self._loop.raft.configuration.is_joint):
             self._why_not_yet = why
-            self._call.later(self._pause_s, self.next_step)
+            if self._loop.now() < self._last_try_ns:
+                self._call.later(self._pause_s, self.next_step)
         elif self._done:
             lost = refusal.code == NotLeader.code
             self._call.fail(self._half_done("this node does not lead any more" if lost else why))

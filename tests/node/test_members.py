@@ -375,6 +375,19 @@ def test_a_promotion_whose_leader_is_lost_says_that_the_node_is_a_learner_now() 
         assert error.next_step == "fencepost member promote n4"
 
 
+def test_whoever_never_came_is_told_of_as_that_whenever_the_time_is_over() -> None:
+    """Not as unknown, because it was just being tried once more."""
+    with World(seed=20) as world:
+        leader = world.active_leader()
+        added = world.call(leader, "member.add", node="n4", address="n4:7001", learner=True, timeout_s=10.0)
+        world.until(lambda: world.heard(added))
+        requests = [
+            world.call(leader, "member.promote", node="n4", timeout_s=0.5 + 0.0001 * number) for number in range(2000)
+        ]
+        world.until(lambda: all(world.heard(request) for request in requests))
+        assert {world.connection.errors[request].code for request in requests} == {"NOT_CAUGHT_UP"}
+
+
 def test_a_change_waits_until_a_joint_configuration_has_been_left() -> None:
     with World(seed=19) as world:
         leader = world.active_leader()
