@@ -24,9 +24,9 @@ def lost_answer(setting: Setting, findings: Findings) -> None:
             findings.expect_once(ALL, stage.effects(), "a")
             _again(stage, new, findings)
     except NotShown as error:
-        if not steps_of(setting).count:
+        if not steps_of(setting).number:
             raise NotShown(f"{error}, and the handler has no steps of its own") from None
-        for scene in each_step(setting, findings):
+        for scene in each_step(setting, findings, ending=True):
             _fail(setting, findings, scene)
 
 

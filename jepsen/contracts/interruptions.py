@@ -25,13 +25,12 @@ def crash_after(setting: Setting, findings: Findings) -> None:
 
 
 def _crash(setting: Setting, findings: Findings, *, after: bool) -> None:
-    if not steps_of(setting).count:
+    if not steps_of(setting).number:
         return _crash_by_the_world(setting, findings, after=after)
     played = 0
     for scene in each_step(setting, findings):
         if _took_effect(scene) == after:
-            _end(setting, findings, scene)
-            played += 1
+            played += _end(setting, findings, scene)
     if played:
         findings.note = f"at {played} of its steps"
     elif after:
@@ -41,16 +40,22 @@ def _crash(setting: Setting, findings: Findings, *, after: bool) -> None:
         raise NotShown("all of its steps come after the effect")
 
 
-def _end(setting: Setting, findings: Findings, scene: Scene) -> None:
-    # It stands for good, as one that has ended; really ended only if its locks keep the successor out.
-    def end() -> None:
-        scene.old.stepper.wake(Ended)
+def _end(setting: Setting, findings: Findings, scene: Scene) -> bool:
+    """Whether it could be played: a node that keeps others out has to be ended in fact, and that is not everywhere
+    possible."""
 
+    def end() -> None:
+        scene.old.stepper.wake(Ended if scene.old.stepper.may_end else None)
+
+    # It stands for good, as one that has ended; really ended only if its locks keep the successor out.
     standing = Standing(end, scene.call, scene.patience_s, setting.bound_s, if_needed=True)
-    said, _ = standing.while_standing(lambda: _claim_and_run(scene.stage, scene.other, "a"))
+    said, late = standing.while_standing(lambda: _claim_and_run(scene.stage, scene.other, "a"))
+    if late.word is not Word.ENDED:
+        return False
     findings.expect(said[-1].word is Word.DONE, DEDUPED, f"the successor heard {said[-1]}")
     findings.expect_once(DEDUPED, scene.stage.effects(), "a")
     name_step(findings, scene.place)
+    return True
 
 
 def _took_effect(scene: Scene) -> bool:
@@ -133,9 +138,9 @@ def hung_in_lane(setting: Setting, findings: Findings) -> None:
 
 
 def query_after_crash(setting: Setting, findings: Findings) -> None:
-    if not steps_of(setting).count:
+    if not steps_of(setting).number:
         raise NotShown("the handler has no steps of its own")
-    for scene in each_step(setting, findings):
+    for scene in each_step(setting, findings, ending=True):
         scene.old.stepper.wake(Ended)
         scene.call.wait(setting.bound_s)
         scene.stage.claim(scene.other, 2)
@@ -160,7 +165,7 @@ Play = Callable[[Stage, Node, Standing], None]
 def _stand(setting: Setting, findings: Findings, play: Play, *, lane: str = "") -> None:
     """Play it once for each step; or once, by the world's own means, where the handler has no steps."""
     steps = steps_of(setting)
-    if steps.count:
+    if steps.number:
         for scene in each_step(setting, findings, lane=lane):
             play(
                 scene.stage,

@@ -20,7 +20,7 @@ def effect_contract(
     ordered: bool = False,
     only: Iterable[str] | None = None,
     steps_max: int = 40,
-    bound_s: float = 30.0,
+    bound_s: float = 10.0,
     patience_s: float = 0.1,
 ) -> Report:
     """Run the fault matrix against a handler or a resource, and say which of its promises hold.
@@ -29,7 +29,7 @@ def effect_contract(
     one, ``"fenced"``, ``"keyed"`` or ``"naked"``. ``queryable``: it can be asked what became of an operation;
     ``ordered``: it keeps lanes in order by itself. ``only`` names cells, and where it ends in ``@7`` that step alone;
     ``steps_max`` is at how many of its steps a node is stopped (0: all). No call takes longer than ``bound_s``; who has
-    to wait for a frozen node does so for ``patience_s`` or twenty times what an attempt takes; then that node goes on.
+    to wait for a frozen node does so for ``patience_s`` or ten times what an attempt takes; then that node goes on.
 
     It blocks, runs nodes on threads of their own, and raises nothing about what it finds: :meth:`Report.check` does.
     Raises :class:`ConfigurationError` for a guarantee or a cell that there is not.

@@ -24,7 +24,7 @@ class Scene(NamedTuple):
 
 
 class Steps(NamedTuple):
-    count: int
+    number: int
     """How many steps one attempt has; 0: none of it is in lines that can be stopped at."""
     patience_s: float
 
@@ -40,14 +40,13 @@ def steps_of(setting: Setting) -> Steps:
         node.stepper.disarm()
         if said.word is not Word.DONE:
             raise Broken(f"a did not succeed where nothing was wrong: {said}")
-        return Steps(node.stepper.steps, min(setting.bound_s, max(setting.patience_s, 20 * took_s)))
+        return Steps(node.stepper.steps, min(setting.bound_s, max(setting.patience_s, 10 * took_s)))
 
 
-def each_step(setting: Setting, findings: Findings, *, lane: str = "") -> Iterator[Scene]:
-    """Raises :class:`NotShown` if it never came to stand anywhere."""
+def each_step(setting: Setting, findings: Findings, *, lane: str = "", ending: bool = False) -> Iterator[Scene]:
+    """With ``ending``, only where it can be ended. Raises :class:`NotShown` if it never came to stand anywhere."""
     total, patience_s = steps_of(setting)
     chosen = [setting.only_step] if setting.only_step else _spread(total, setting.steps_max)
-    findings.note = f"at each of {total} steps" if len(chosen) == total else f"at {len(chosen)} of {total} steps"
     played = 0
     for step in chosen:
         with setting.stage() as stage:
@@ -55,9 +54,10 @@ def each_step(setting: Setting, findings: Findings, *, lane: str = "") -> Iterat
             stage.claim(old, 1)
             call = old.start_and_stop(token(1), "n1", stage.attempt("a", lane=lane), step)
             # How many steps there are may differ by a few from one time to the next.
-            if old.stepper.stopped:
+            if old.stepper.stopped and (old.stepper.may_end or not ending):
                 played += 1
                 yield Scene(stage, old, other, call, f"@{step} ({old.stepper.place})", patience_s)
+    findings.note = f"at each of {total} steps" if played == total else f"at {played} of {total} steps"
     if not played:
         raise NotShown(f"it came to an end before it stood at any of its {total} steps")
 

@@ -6,12 +6,14 @@ The lines are Python's trace events: what one line does is one step, and so is a
 
 from __future__ import annotations
 
+import dis
 import os
 import sysconfig
 import threading
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 _OURS = os.path.realpath(Path(__file__).resolve().parents[2])
@@ -47,6 +49,19 @@ class Files:
         return not path.startswith(_INSTALLED) and not path.startswith(_OUR_ROOMS)
 
 
+@cache
+def _exits(code: CodeType) -> frozenset[int]:
+    """Where the code leaves a ``with``, as offsets: ``__exit__(None, None, None)`` is called from there."""
+    steps = [each for each in dis.get_instructions(code) if each.opname not in ("CACHE", "PRECALL")]
+    found = set()
+    for place in range(len(steps) - 3):
+        nones, call = steps[place : place + 3], steps[place + 3]
+        if call.opname == "CALL" and all(each.opname == "LOAD_CONST" and each.argval is None for each in nones):
+            # What is returned is put out of the way before, and the line begins there.
+            found |= {each.offset for each in (steps[max(0, place - 2) : place + 1])}
+    return frozenset(found)
+
+
 class Stepper:
     """Counts the steps of one node's threads while it is armed, and stops it before one of them."""
 
@@ -61,6 +76,9 @@ class Stepper:
         self.steps = 0
         self.place = ""
         """Where it stands, ``file:line``."""
+        self.may_end = True
+        """Whether it can be given an error there. Not on the way out of a ``with``: its ``__exit__`` would be passed
+        over, which neither an error nor a crash does: the one goes through it, and after the other locks are free."""
         self.halted = threading.Event()
         """Set when it stands; whoever waits for that puts an event of his own here."""
 
@@ -101,6 +119,7 @@ class Stepper:
                 self.steps += 1
                 if self.steps == self._stop_before:
                     self._stopped = True
+                    self.may_end = frame.f_lasti not in _exits(frame.f_code)
                     self.place = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
                     self.halted.set()
             stopped = self._stopped
