@@ -11,6 +11,8 @@ STRONGEST_FIRST = (Guarantee.FENCED, Guarantee.KEYED, Guarantee.NAKED)
 
 
 class Verdict(StrEnum):
+    """What became of one cell, by one guarantee."""
+
     HELD = "held"
     VIOLATED = "violated"
     NOT_SHOWN = "not shown"

@@ -61,8 +61,8 @@ def _chosen(only: Iterable[str] | None) -> list[tuple[Cell, int]]:
     by_name = {cell.name: cell for cell in CELLS}
     chosen = []
     for name in [only] if isinstance(only, str) else only:
-        plain, _, step = name.partition("@")
-        if plain not in by_name or (step and not (step.isdigit() and by_name[plain].steps)):
+        plain, at, step = name.partition("@")
+        if plain not in by_name or (at and not (step.isdigit() and by_name[plain].steps)):
             raise ConfigurationError(f"no cell {name!r}", next_step=f"one of {', '.join(by_name)}")
         chosen.append((by_name[plain], int(step or 0)))
     return chosen

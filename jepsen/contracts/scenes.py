@@ -66,6 +66,8 @@ def _spread(total: int, most: int) -> list[int]:
     """``most`` of 1 … ``total``, the first and the last among them; all of them if ``most`` is 0."""
     if not most or total <= most:
         return list(range(1, total + 1))
+    if most == 1:
+        return [1 + total // 2]
     return sorted({1 + round(place * (total - 1) / (most - 1)) for place in range(most)})
 
 
