@@ -9,6 +9,7 @@ import queue
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Callable, Coroutine
 from enum import StrEnum
 from typing import Any, NamedTuple, cast
@@ -207,6 +208,16 @@ class Node:
         return Said(Word.FAILED) if result is None else Said(Word.DONE, result)
 
 
+def _release(error: BaseException) -> None:
+    """What the frames hold, such as a connection with its lock, goes with a process that ends. A connection of sqlite3
+    is a cycle, which only the collector breaks."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        traceback.clear_frames(error.__traceback__)
+        error.__traceback__ = None
+        gc.collect()
+
+
 _REFUSALS: dict[type[FencepostError], Word] = {
     StaleLeader: Word.STALE,
     DuplicateGeneration: Word.DUPLICATE,
@@ -218,11 +229,7 @@ def _hear(runner: asyncio.Runner, work: Callable[[], Coroutine[Any, Any, Any]]) 
     try:
         found = runner.run(work())
     except Ended as error:
-        # What the frames hold, such as a connection with its lock, goes with the process. A connection of sqlite3 is
-        # a cycle, which only the collector breaks.
-        traceback.clear_frames(error.__traceback__)
-        del error
-        gc.collect()
+        _release(error)
         return Said(Word.ENDED)
     except FencepostError as error:
         for kind, word in _REFUSALS.items():

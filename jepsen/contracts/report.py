@@ -65,6 +65,8 @@ class Report:
     subject: str
     declared: Guarantee
     cells: tuple[CellReport, ...]
+    cells_of_all: int = 0
+    """How many there are in the whole matrix; 0 if this is the whole."""
 
     @property
     def violated(self) -> tuple[CellReport, ...]:
@@ -106,7 +108,8 @@ class Report:
         lines = [f"{self.subject}: {self.declared} was declared"]
         for cell in self.cells:
             lines += cell.lines()
-        lines.append(f"the strongest guarantee that was shown: {self.shown or 'none, not even naked'}")
+        part = f" by these {len(self.cells)} of {self.cells_of_all} cells" if self.cells_of_all else ""
+        lines.append(f"the strongest guarantee that was shown{part}: {self.shown or 'none, not even naked'}")
         if self.standing is not self.shown and self.standing is not None:
             lacking = [c.title for c in self.cells if c.by(self.standing) is Verdict.NOT_SHOWN]
             lines.append(f"nothing speaks against {self.standing}, but this was not shown: {', '.join(lacking)}")

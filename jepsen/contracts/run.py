@@ -45,7 +45,7 @@ def effect_contract(
         promised = {each for each in cell.promised_by if _asked(cell, is_handler, queryable, ordered)}
         placed = Setting(make, declared, steps_max, bound_s, patience_s, step)
         reports.append(_report(cell, declared, promised, _why_not(cell, is_handler, declared), placed, call))
-    return Report(subject, declared, tuple(reports))
+    return Report(subject, declared, tuple(reports), 0 if only is None else len(CELLS))
 
 
 def _guarantee(name: Guarantee | str) -> Guarantee:

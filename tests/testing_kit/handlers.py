@@ -116,6 +116,12 @@ def check_then_act(ledger: Ledger, context: EffectContext, payload: Any) -> int:
         return _add(ledger, context, payload)
 
 
+def without_a_lock(ledger: Ledger, context: EffectContext, payload: Any) -> int:
+    ledger.pass_fence(context)
+    place = ledger.find(context, payload)
+    return _add(ledger, context, payload) if place is None else place
+
+
 def without_digest(ledger: Ledger, context: EffectContext, payload: Any) -> int:
     with ledger.lock:
         ledger.pass_fence(context)

@@ -130,12 +130,12 @@ def test_the_violated_cell_says_what_was_seen_and_how_to_see_it_again() -> None:
 
 
 def test_the_step_is_named_and_can_be_run_alone() -> None:
-    report = effect_contract(lambda: LedgerWorld(handlers.check_then_act), "fenced", only=["frozen"], steps_max=12)
+    report = effect_contract(lambda: LedgerWorld(handlers.without_a_lock), "fenced", only=["frozen"], steps_max=12)
     (cell,) = report.violated
     step = cell.seen[0].partition(" ")[0]
     assert f'only=["frozen{step}"]' in cell.reproduce
     assert "handlers.py:" in cell.seen[0]
-    alone = effect_contract(lambda: LedgerWorld(handlers.check_then_act), "fenced", only=[f"frozen{step}"])
+    alone = effect_contract(lambda: LedgerWorld(handlers.without_a_lock), "fenced", only=[f"frozen{step}"])
     assert [text for text in cell.seen if text.startswith(f"{step} ")] == list(alone.cells[0].seen)
 
 
