@@ -133,7 +133,7 @@ class ServerWorld(Resources):
 
 
 class PostgresWorld(ServerWorld):
-    word = b"COMMIT"
+    word = b"COMMIT\0"
 
     def __init__(self, server: PostgresServer, dedupe: Dedupe) -> None:
         server.query("DROP SCHEMA IF EXISTS fencepost CASCADE; DROP SCHEMA public CASCADE; CREATE SCHEMA public;")
