@@ -12,11 +12,13 @@ import inspect
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, fields
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import click
 
 import fencepost
+from fencepost import testing
 from fencepost.cli import client_settings, config, config_file
 from fencepost.cli.app import FencepostCommand, _remember
 from fencepost.cli.explanations import EXPLANATIONS, describe
@@ -272,13 +274,17 @@ def _limits() -> Iterator[str]:
 def _names() -> Iterator[str]:
     yield "## Python names\n"
     yield "All that `fencepost` exports; everything else may change. [From Python](python.md) shows them in use.\n"
-    rows = []
-    for name in fencepost.__all__:
+    yield from _table(("name", "is"), _documented(fencepost))
+    yield "And what `fencepost.testing` exports, for [proving a guarantee](testing.md):\n"
+    yield from _table(("name", "is"), _documented(testing))
+
+
+def _documented(module: ModuleType) -> Iterator[tuple[str, str]]:
+    for name in module.__all__:
         if name.startswith("_"):
             continue
-        text = inspect.cleandoc(getattr(fencepost, name).__doc__ or "").split("\n\n")[0]
-        rows.append((_code(name), text.replace("``", "`").replace(":class:", "")))
-    yield from _table(("name", "is"), rows)
+        text = inspect.cleandoc(getattr(module, name).__doc__ or "").split("\n\n")[0]
+        yield _code(name), text.replace("``", "`").replace(":class:", "")
 
 
 if __name__ == "__main__":

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from .tree import FOLDERS, PACKAGE, ROOT, copy_sources
+from .tree import FOLDERS, FRONT_DOORS, PACKAGE, ROOT, copy_sources
 
 
-def test_the_package_holds_a_front_door_and_relative_links_only() -> None:
+def test_the_package_holds_front_doors_and_relative_links_only() -> None:
     links = {path.name: os.readlink(path) for path in PACKAGE.iterdir() if path.is_symlink()}
     assert links == {name: f"../../{name}" for name in FOLDERS}
     files = {path.name for path in PACKAGE.iterdir() if not path.is_symlink()} - {"__pycache__"}
-    assert files == {"__init__.py", "py.typed"}
+    assert files == {*FRONT_DOORS, "py.typed"}
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

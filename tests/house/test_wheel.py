@@ -80,6 +80,11 @@ def test_the_wheel_holds_the_modules_of_the_folders_and_nothing_else(wheel: Path
     assert names - information == package_files()
 
 
+def test_pytest_finds_its_plugin_in_the_wheel(wheel: Path) -> None:
+    declared = zipfile.ZipFile(wheel).read("fencepost-0.1.0.dist-info/entry_points.txt").decode()
+    assert "[pytest11]\nfencepost = fencepost.jepsen.contracts.plugin" in declared
+
+
 def test_the_owners_modules_and_ours_do_not_collide(owner: Path, tmp_path: Path) -> None:
     program = "\n".join(
         [

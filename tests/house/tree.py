@@ -11,11 +11,14 @@ PACKAGE = ROOT / "src" / "fencepost"
 FOLDERS = ("raft", "storage", "transport", "cli", "jepsen")
 """The real folders behind the links in src/fencepost."""
 
+FRONT_DOORS = ("__init__.py", "testing.py")
+"""The modules that lie in src/fencepost itself and give out names."""
+
 BUILD_FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 
 
 def module_files() -> Iterator[Path]:
-    """Every module of the package by its real path, the front door left out."""
+    """Every module of the package by its real path, the front doors left out."""
     for folder in FOLDERS:
         yield from sorted((ROOT / folder).rglob("*.py"))
 
@@ -28,7 +31,7 @@ def files_of_the_tests() -> Iterator[Path]:
 def package_files() -> set[str]:
     """What a wheel must hold, as paths below site-packages."""
     found = {f"fencepost/{path.relative_to(ROOT).as_posix()}" for path in module_files()}
-    return found | {"fencepost/__init__.py", "fencepost/py.typed"}
+    return found | {f"fencepost/{name}" for name in (*FRONT_DOORS, "py.typed")}
 
 
 def copy_sources(target: Path) -> Path:

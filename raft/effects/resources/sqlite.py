@@ -23,7 +23,7 @@ import structlog
 from ...core.errors import ConfigurationError, FenceError, Outcome, ResourceUnavailable
 from ...core.token import FencingToken
 from ...ports import Attempt, AttemptOutcome, AttemptStatus, Fence, Guarantee
-from .ledger import StoredFence, check_fence
+from .ledger import StoredFence, check_fence, check_kept
 from .outcomes import BEHIND, Known
 from .sqlite_batch import Again, Batch
 from .sqlite_connection import CommitRefused, SqliteConnection
@@ -92,6 +92,7 @@ class SqliteResource:
         self._pause = pause
         self._time_ns = time_ns
         self._claimed_generation = 0
+        self._claimed: FencingToken | None = None
         # One thread of its own: sqlite3 blocks, and must block neither a loop nor the default pool.
         self._thread: ThreadPoolExecutor | None = None
 
@@ -166,6 +167,7 @@ class SqliteResource:
                 refusal.append(error)
                 self._record_refusal(connection, error, token, holder, stored, [])
         self._claimed_generation = self._connection.generation
+        self._claimed = token
         return None if stored is None else Fence(stored.token, stored.holder)
 
     def _execute(self, token: FencingToken, holder: str, attempts: Sequence[Attempt]) -> list[AttemptOutcome]:
@@ -228,6 +230,8 @@ class SqliteResource:
         with self._refusable() as refusal, self._connection.transaction() as connection:
             self._check_claimed()
             stored = self._stored_fence(connection)
+            # The file may be the same and hold an old copy: a restore writes into the one that is there.
+            check_kept(self.name, stored, self._claimed)
             try:
                 self._pass_fence(connection, stored, token, holder)
             except FenceError as error:

@@ -409,6 +409,21 @@ async def test_a_file_replaced_by_its_backup_must_be_claimed_first(open_ledger: 
     assert outcome.status is SUCCEEDED
 
 
+async def test_a_file_put_back_in_place_must_be_claimed_first(open_ledger: Open, path: Path) -> None:
+    """`.restore` of the sqlite3 shell writes into the file that is there: the same file, and an old fence."""
+    resource = await open_ledger()
+    await resource.claim(token(1), "n1")
+    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(path.with_name("backup.db"))) as backup:
+        source.backup(backup)
+        await resource.claim(token(2), "n1")
+        backup.backup(source)
+    with pytest.raises(ResourceUnavailable, match="put back to an earlier state"):
+        await resource.execute(token(2), "n1", [attempt_of({"account": "a", "cents": 1}, effect="run")])
+    assert await resource.claim(token(2), "n1") == Fence(token(1), "n1")
+    (outcome,) = await resource.execute(token(2), "n1", [attempt_of({"account": "a", "cents": 1}, effect="run")])
+    assert outcome.status is SUCCEEDED
+
+
 async def test_a_file_overwritten_with_garbage(open_ledger: Open, path: Path) -> None:
     resource = await open_ledger()
     await resource.close()
