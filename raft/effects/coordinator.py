@@ -25,6 +25,7 @@ from ..ports import Clock, Fence, Randomness, Resource
 from .activation import ActivationState, StageClock
 from .dispatcher import Executions
 from .late import LateSuccesses
+from .measures import ResourceMeasures
 from .policy import ActivationPolicy, RetryPolicy
 from .runtime import EffectsRuntime, GuardedRuntime
 from .tenure import ANSWER_TIMEOUT_S, NodeLoop, Tenure, bounded
@@ -77,7 +78,8 @@ class EffectsCoordinator:
         self._activation_policies = {name: ActivationPolicy() for name in resources} | dict(activation_policies or {})
         self._late = LateSuccesses()
         self._hand_ons = dict.fromkeys(self._resources, 0)
-        self._executions = {name: Executions() for name in self._resources}
+        self.measures = {name: ResourceMeasures(clock.monotonic_ns) for name in self._resources}
+        self._executions = {name: Executions(measures) for name, measures in self.measures.items()}
         self.stale_refusals = dict.fromkeys(self._resources, 0)
         """Times that a resource refused this node's token, since it started (requirement 102)."""
 

@@ -194,6 +194,13 @@ LIMITS: dict[str, list[tuple[str, str]]] = {
         ("transport.framing:HANDSHAKE_BODY_BYTES_MAX", "a frame before the handshake; the connection is closed"),
         ("transport.framing:BODY_BYTES_MAX", "a frame after it; the connection is closed"),
     ],
+    "The HTTP port": [
+        ("transport.http_server:CONNECTIONS_MAX", "connections; one that is idle goes"),
+        ("transport.http_server:HEAD_BYTES_MAX", "request line and headers; answered 431, and the connection closed"),
+        ("transport.http_server:HEADERS_MAX", "headers of a request; the same"),
+        ("transport.http_server:REQUEST_TIMEOUT_S", "seconds for a request to arrive, and an answer to be read"),
+        ("transport.http_server:IDLE_TIMEOUT_S", "seconds between two requests of a connection"),
+    ],
     "Between nodes": [
         ("transport.peer_link:PeerLimits.connections_max", "connections on the peer port, handshakes included"),
         (
