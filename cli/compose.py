@@ -285,6 +285,7 @@ class ComposedNode:
             queries=queries.methods(),
             slow_queries={
                 "resource.fences": self.effects.fences,
+                **self.effects.modes.methods(),
                 **members.methods(),
                 **self._handover.methods(),
                 **self._reading.methods(),

@@ -230,6 +230,7 @@ def _describe(resource: ResourceConfiguration) -> dict[str, Any]:
             for name, each in resource.effects.items()
         }
         more = {"key": [resource.key_header, resource.key_quotes], "horizon_ns": resource.horizon_ns}
+        more |= {"proxied": True} if resource.proxied else {}
     elif isinstance(resource, StoreConfiguration):
         effects = {name: {"steps": effect.steps} for name, effect in resource.effects.items()}
         more = {"kept": resource.kept}

@@ -21,6 +21,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from ..raft.core.events import Role
 from ..raft.effects.activation import ActivationState
+from ..raft.effects.modes import FenceMode
 from ..raft.measures import Seconds
 from ..raft.ports import Clock
 
@@ -164,6 +165,16 @@ class NodeMetrics:
         yield _gauge("resource_guarantee", "1 for the guarantee that the resource gives now.",
                      {(name, str(each["kind"]), str(each["guarantee"])): 1 for name, each in status.items()},
                      ("resource", "kind", "guarantee"))  # fmt: skip
+        modes = {name: each["fence_mode"] for name, each in status.items() if each["fence_mode"] is not None}
+        yield _gauge("fence_mode", "1 for the mode that the resource treats writes without a token in.",
+                     {(name, mode.value): int(each["mode"] == mode.value)
+                      for name, each in modes.items() for mode in FenceMode},
+                     ("resource", "mode"))  # fmt: skip
+        yield _counter("unfenced", "Rows or requests without a token that the resource has applied, as this node last "
+                       "read it there.", {(name,): each["unfenced"] for name, each in modes.items()},
+                       ("resource",))  # fmt: skip
+        yield _counter("would_reject", "Of what the resource has applied, what enforce would have refused.",
+                       {(name,): each["would_reject"] for name, each in modes.items()}, ("resource",))  # fmt: skip
         yield _gauge("resource_in_flight", "Attempts under way or not yet recorded.",
                      {(name,): each["in_flight"] for name, each in status.items()}, ("resource",))  # fmt: skip
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +24,7 @@ from fencepost.raft.ports import Wait
 from fencepost.transport.client import Client
 
 from ..waiting import eventually_async
+from .running import run_json
 
 LEDGER = """
 [resources.ledger]
@@ -104,7 +109,7 @@ async def test_a_leader_is_ready_says_so_and_counts_what_it_did(tmp_path: Path) 
     assert check_line(lines["bad"]) == ("warning", "failed", "CHECK constraint failed: cents > 0")
 
 
-def check_line(line: dict[str, Any]) -> tuple[str, str, str]:
+def check_line(line: Mapping[str, Any]) -> tuple[str, str, str]:
     assert (line["resource"], line["effect"], line["lane"]) == ("ledger", "credit", "a")
     assert (line["attempts"], line["token"]) == (1, "1.1")
     assert line["total_s"] == pytest.approx(line["committed_s"] + line["dispatched_s"], abs=1e-5)
@@ -146,3 +151,45 @@ async def test_lines_of_commands_can_be_had_for_what_went_wrong_only_or_not_at_a
             await node.close()
     assert {line["id"] for line in logs if line["event"] == "command finished"} == written
     assert json.dumps(logs, default=str)  # Every field can be written as JSON.
+
+
+async def test_a_mode_is_shown_and_taken_further_by_command_and_seen_in_the_metrics(tmp_path: Path) -> None:
+    configuration = configured(tmp_path)
+    node = ComposedNode(configuration)
+    with capture_logs():  # The command runs in this process, and its stdout is read.
+        await modes_of(node, configuration, tmp_path)
+
+
+async def modes_of(node: ComposedNode, configuration: NodeConfiguration, tmp_path: Path) -> None:
+    try:
+        await node.start()
+        async with Client([configuration.node.client]) as client:
+            await client.submit(credit("first"), wait=Wait.DONE)
+
+            async def mode(*words: str) -> tuple[int, Any]:
+                return await asyncio.to_thread(
+                    run_json, "resource", "mode", "ledger", *words, "--endpoints", configuration.node.client
+                )
+
+            code, body = await mode()
+            assert (code, body["mode"], body["observed_ns"]) == (0, "off", None)
+            assert (await mode("enforce"))[0] == 6
+            code, body = await mode("observe")
+            assert (code, body["mode"], body["guarded"]) == (0, "observe", ["entries"])
+            with closing(sqlite3.connect(tmp_path / "ledger.db")) as beside, beside:
+                beside.execute("INSERT INTO entries VALUES ('x', 1)")
+            assert (await mode())[1]["unfenced"] == 1
+            async with httpx.AsyncClient(base_url=f"http://{configuration.node.http}", trust_env=False) as http:
+                scraped = samples((await http.get("/metrics")).text)
+            assert scraped["fencepost_fence_mode", ("observe", "ledger")] == 1
+            assert scraped["fencepost_unfenced_total", ("ledger",)] == 1
+            assert scraped["fencepost_would_reject_total", ("ledger",)] == 1
+            assert (await mode("enforce"))[0] == 6  # A day without one is asked for.
+            code, body = await mode("enforce", "--after", "0s")
+            assert (code, body["mode"]) == (0, "enforce")
+            with closing(sqlite3.connect(tmp_path / "ledger.db")) as beside, pytest.raises(sqlite3.IntegrityError):
+                beside.execute("INSERT INTO entries VALUES ('x', 1)")
+            assert (await client.submit(credit("second"), wait=Wait.DONE)).state == "succeeded"
+            assert (await mode("observe"))[0] == 6
+    finally:
+        await node.close()

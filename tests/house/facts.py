@@ -24,6 +24,10 @@ PEERS = """\
 One line for each of the other nodes: `ID = "host:port"`, the address that is `peer` in that node's file.
 """
 
+PROXY = """\
+The file of [`fencepost proxy`](resources.md#a-proxy-in-front-of-an-api). Its other tables, if any, are not looked at.
+"""
+
 CLIENT = """\
 From the flag, else the environment (`FENCEPOST_ENDPOINTS`, …), else the context, else the client file,
 else the default. The client file is `fencepost.toml` in the working folder, else `fencepost/config.toml`
@@ -76,6 +80,10 @@ KINDS: dict[str, tuple[str, str]] = {
     "CommandHistory": ("`command show --history -o tsv`", "the steps alone"),
     "CommandStep": ("`command watch`", "one step: index, time_ns, state, attempt, token, note"),
     "ResourceFenceList": ("`resource fences`", "`items`: name, kind, guarantee, activation, token, holder, error"),
+    "ResourceMode": (
+        "`resource mode`",
+        "resource, mode, since_ns, observed_ns, unfenced, would_reject, last_unfenced_ns, guarded, unguarded, now_ns",
+    ),
     "Wait": ("`wait`", "`for`, `found`"),
     "MemberList": (
         "`member list`",
