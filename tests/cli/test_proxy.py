@@ -109,6 +109,17 @@ def code(response: httpx.Response) -> tuple[int, str]:
     return response.status_code, response.json()["code"]
 
 
+def refused(process: Popen[bytes]) -> bytes:
+    """What a proxy that must not start says."""
+    try:
+        _, said = process.communicate(timeout=20)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 2
+    return said
+
+
 @pytest_asyncio.fixture
 async def proxy(tmp_path: Path, http_api: HttpApi) -> AsyncIterator[Proxy]:
     made = Proxy(tmp_path, http_api)
@@ -266,6 +277,20 @@ async def test_an_api_that_dies_after_the_effect_leaves_a_doubt_and_one_that_is_
     assert proxy.sent() == 2
 
 
+async def test_a_doubt_stays_one_although_sending_it_again_was_not_possible(proxy: Proxy) -> None:
+    proxy.start(upstream_keyed="true")
+    assert code(await proxy.post("a", do="die-after")) == (504, "OUTCOME_UNKNOWN")
+    proxy.api.stop()
+    assert code(await proxy.post("a", do="die-after")) == (503, "RESOURCE_UNAVAILABLE")
+    assert (await proxy.status())["operations"] == {"marked": 0, "answered": 0, "doubt": 1}
+    proxy.kill()
+    # Past the horizon the key may be forgotten: it is not sent again.
+    proxy.start(upstream_keyed="true", horizon='"1us"')
+    proxy.api.start()
+    assert code(await proxy.post("a", do="die-after")) == (504, "OUTCOME_UNKNOWN")
+    assert (proxy.sent(), proxy.api.rows("effects")) == (1, ["a"])
+
+
 async def test_a_frozen_proxy_is_nobodys_successor_and_judges_anew_when_it_wakes(proxy: Proxy) -> None:
     proxy.start()
     assert (await proxy.claim(1)).status_code == 200
@@ -274,9 +299,7 @@ async def test_a_frozen_proxy_is_nobodys_successor_and_judges_anew_when_it_wakes
     os.kill(process.pid, signal.SIGSTOP)
     try:
         second = start("proxy", "--config", str(proxy.write(listen=f'"127.0.0.1:{free_port()}"')))
-        _, said = await asyncio.to_thread(second.communicate)
-        assert second.returncode == 2
-        assert b"one proxy at a time" in said
+        assert b"one proxy at a time" in await asyncio.to_thread(refused, second)
         # Both wait in its sockets; the claim is read first.
         claim = asyncio.create_task(proxy.claim(2))
         stale = asyncio.create_task(proxy.post("late", term=1))
@@ -305,9 +328,7 @@ async def test_observing_lets_everything_pass_and_counts_and_never_comes_back(pr
     assert code(await proxy.post("", term=0)) == (428, "TOKEN_MISSING")
     proxy.kill()
     back = start("proxy", "--config", str(proxy.write(mode='"observe"')))
-    _, said = await asyncio.to_thread(back.communicate)
-    assert back.returncode == 2
-    assert b"no way back" in said
+    assert b"no way back" in await asyncio.to_thread(refused, back)
     with sqlite3.connect(proxy.folder / "fence.db") as beside, pytest.raises(sqlite3.IntegrityError):
         beside.execute("UPDATE proxy SET mode = 'observe'")
     beside.close()
