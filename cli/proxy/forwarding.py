@@ -14,9 +14,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TypeVar
 
 import structlog
 
@@ -38,8 +36,7 @@ from ...raft.effects.resources.http_client import HttpClient, NoAnswer, NotSent,
 from ...transport.http_problem import HttpAnswer, json_answer, problem_of
 from ...transport.http_server import HttpRequest
 from .marks import Bearer, Marks, MarkState, Stored
-
-T = TypeVar("T")
+from .writer import Writer
 
 _LOG = structlog.get_logger("fencepost.proxy")
 
@@ -85,19 +82,14 @@ class FencedProxy:
         self._answer_bytes_max = answer_bytes_max
         self._authorization = authorization
         self._time_ns = time_ns
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="fencepost-proxy")
-        """One for all: the transactions of the fence file come one after the other."""
+        self._durably = Writer(marks)
         self._under_way: dict[asyncio.Future[None], FencingToken] = {}
         self._sent: set[str] = set()
         """Operations whose mark this process has made and not settled."""
 
     async def close(self) -> None:
         await self._client.close()
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._marks.close)
-        self._thread.shutdown(wait=False)
-
-    async def _durably(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        await self._durably.close()
 
     # -- one request ------------------------------------------------------------------------------------
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-from ...raft.core.errors import ConfigurationError, OperationIdReused
+from ...raft.core.errors import ConfigurationError, FencepostError, OperationIdReused
 from ...raft.core.token import FencingToken
 from ...raft.effects.modes import FenceMode
 from ...raft.effects.resources.ledger import StoredFence, check_fence
@@ -87,7 +87,8 @@ class Mark(NamedTuple):
 
 
 class Marks:
-    """One connection, on a thread of its own. Every method is one durable transaction."""
+    """One connection, on a thread of its own. Its methods are called within :meth:`together`, which makes them
+    durable."""
 
     def __init__(self, path: Path, *, resource: str, cluster: str, upstream: str, mode: FenceMode, now_ns: int) -> None:
         """Opens or makes the file. What a predecessor left marked is in doubt from now on.
@@ -156,12 +157,33 @@ class Marks:
 
     # -- transactions -----------------------------------------------------------------------------------
 
+    def together(self, works: Sequence[Callable[[], Any]]) -> list[tuple[Any, Exception | None]]:
+        """One transaction and one sync for all of them, in order; what raises is undone alone. Nobody may hear of a
+        result before this returns. Raises ``sqlite3.Error`` when nothing of it is durable."""
+        connection = self._connection
+        results: list[tuple[Any, Exception | None]] = []
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for work in works:
+                connection.execute("SAVEPOINT one")
+                try:
+                    results.append((work(), None))
+                except FencepostError as error:
+                    connection.execute("ROLLBACK TO one")
+                    results.append((None, error))
+                connection.execute("RELEASE one")
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        return results
+
     def claim(self, bearer: Bearer, now_ns: int) -> StoredFence | None:
         """Make the token the highest. The one before it. Raises :class:`FenceError`."""
-        with _Transaction(self._connection):
-            stored = self._fence()
-            self._pass(stored, bearer, now_ns, strictly=True)
-            return stored
+        stored = self._fence()
+        self._pass(stored, bearer, now_ns, strictly=True)
+        return stored
 
     def mark(self, bearer: Bearer, operation_id: str, digest: bytes, now_ns: int, *, again_ns: int) -> Mark:
         """Cluster, fence, repeat, mark: in that order, in one step. An operation in doubt whose first time is less than
@@ -169,80 +191,72 @@ class Marks:
 
         Raises :class:`FenceError` and :class:`OperationIdReused`; then nothing was marked.
         """
-        with _Transaction(self._connection):
-            self._pass(self._fence(), bearer, now_ns, strictly=self.mode is FenceMode.ENFORCE)
-            row = self._connection.execute(
-                "SELECT digest, state, first_ns, status, headers, body FROM proxy_operations WHERE operation_id = ?",
-                (operation_id,),
-            ).fetchone()
-            if row is None:
-                self._connection.execute(
-                    "INSERT INTO proxy_operations "
-                    "(operation_id, digest, state, incarnation, term, holder, first_ns, sent) "
-                    "VALUES (?, ?, ?, ?, ?, ?, ?, 1)",
-                    (operation_id, digest, MarkState.MARKED, *bearer.token, bearer.holder, now_ns),
-                )
-                return Mark(None, None, now_ns)
-            before, state, first_ns, status, headers, body = row
-            if before != digest:
-                raise OperationIdReused(f"{operation_id!r} was used for another request", next_step="use another id")
-            if state == MarkState.ANSWERED:
-                self._connection.execute("UPDATE proxy SET replayed = replayed + 1")
-                pairs = msgspec.json.decode(headers, type=list[tuple[str, str]])
-                return Mark(MarkState.ANSWERED, Stored(status, pairs, body), first_ns)
-            if state == MarkState.DOUBT and now_ns - first_ns < again_ns:
-                self._connection.execute(
-                    "UPDATE proxy_operations SET state = ?, incarnation = ?, term = ?, holder = ?, sent = sent + 1 "
-                    "WHERE operation_id = ?",
-                    (MarkState.MARKED, *bearer.token, bearer.holder, operation_id),
-                )
-                return Mark(None, None, first_ns)
-            return Mark(MarkState(state), None, first_ns)
+        self._pass(self._fence(), bearer, now_ns, strictly=self.mode is FenceMode.ENFORCE)
+        row = self._connection.execute(
+            "SELECT digest, state, first_ns, status, headers, body FROM proxy_operations WHERE operation_id = ?",
+            (operation_id,),
+        ).fetchone()
+        if row is None:
+            self._connection.execute(
+                "INSERT INTO proxy_operations "
+                "(operation_id, digest, state, incarnation, term, holder, first_ns, sent) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, 1)",
+                (operation_id, digest, MarkState.MARKED, *bearer.token, bearer.holder, now_ns),
+            )
+            return Mark(None, None, now_ns)
+        before, state, first_ns, status, headers, body = row
+        if before != digest:
+            raise OperationIdReused(f"{operation_id!r} was used for another request", next_step="use another id")
+        if state == MarkState.ANSWERED:
+            self._connection.execute("UPDATE proxy SET replayed = replayed + 1")
+            pairs = msgspec.json.decode(headers, type=list[tuple[str, str]])
+            return Mark(MarkState.ANSWERED, Stored(status, pairs, body), first_ns)
+        if state == MarkState.DOUBT and now_ns - first_ns < again_ns:
+            self._connection.execute(
+                "UPDATE proxy_operations SET state = ?, incarnation = ?, term = ?, holder = ?, sent = sent + 1 "
+                "WHERE operation_id = ?",
+                (MarkState.MARKED, *bearer.token, bearer.holder, operation_id),
+            )
+            return Mark(None, None, first_ns)
+        return Mark(MarkState(state), None, first_ns)
 
     def answered(self, operation_id: str, stored: Stored, now_ns: int) -> None:
         headers = msgspec.json.encode(stored.headers)
-        with _Transaction(self._connection):
-            self._connection.execute(
-                "UPDATE proxy_operations SET state = ?, status = ?, headers = ?, body = ?, answered_ns = ? "
-                "WHERE operation_id = ?",
-                (
-                    MarkState.ANSWERED,
-                    stored.status,
-                    headers,
-                    stored.body,
-                    now_ns,
-                    operation_id,
-                ),
-            )
+        self._connection.execute(
+            "UPDATE proxy_operations SET state = ?, status = ?, headers = ?, body = ?, answered_ns = ? "
+            "WHERE operation_id = ?",
+            (
+                MarkState.ANSWERED,
+                stored.status,
+                headers,
+                stored.body,
+                now_ns,
+                operation_id,
+            ),
+        )
 
     def lost(self, operation_id: str) -> None:
         """It may have been done, and nobody knows."""
-        with _Transaction(self._connection):
-            self._connection.execute(
-                "UPDATE proxy_operations SET state = ? WHERE operation_id = ?", (MarkState.DOUBT, operation_id)
-            )
+        self._connection.execute(
+            "UPDATE proxy_operations SET state = ? WHERE operation_id = ?", (MarkState.DOUBT, operation_id)
+        )
 
     def released(self, operation_id: str) -> None:
         """It was certainly not done this time. If it never was sent before, it is as if it had never been asked for."""
-        with _Transaction(self._connection):
-            self._connection.execute(
-                "DELETE FROM proxy_operations WHERE operation_id = ? AND sent = 1", (operation_id,)
-            )
-            self._connection.execute(
-                "UPDATE proxy_operations SET state = ? WHERE operation_id = ?", (MarkState.DOUBT, operation_id)
-            )
+        self._connection.execute("DELETE FROM proxy_operations WHERE operation_id = ? AND sent = 1", (operation_id,))
+        self._connection.execute(
+            "UPDATE proxy_operations SET state = ? WHERE operation_id = ?", (MarkState.DOUBT, operation_id)
+        )
 
     def unfenced(self, now_ns: int) -> None:
         """A request without a token is let pass."""
-        with _Transaction(self._connection):
-            self._connection.execute(
-                "UPDATE proxy SET unfenced = unfenced + 1, would_reject = would_reject + 1, last_unfenced_ns = ?",
-                (now_ns,),
-            )
+        self._connection.execute(
+            "UPDATE proxy SET unfenced = unfenced + 1, would_reject = would_reject + 1, last_unfenced_ns = ?",
+            (now_ns,),
+        )
 
     def refused(self) -> None:
-        with _Transaction(self._connection):
-            self._connection.execute("UPDATE proxy SET refused = refused + 1")
+        self._connection.execute("UPDATE proxy SET refused = refused + 1")
 
     def status(self) -> Mapping[str, object]:
         fence = self._fence()
@@ -283,14 +297,3 @@ class Marks:
             self._connection.execute(
                 "INSERT OR REPLACE INTO proxy_fence VALUES (1, ?, ?, ?, ?)", (*bearer.token, bearer.holder, now_ns)
             )
-
-
-class _Transaction:
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def __enter__(self) -> None:
-        self._connection.execute("BEGIN IMMEDIATE")
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._connection.execute("COMMIT" if kind is None else "ROLLBACK")
