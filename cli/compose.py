@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -23,10 +23,12 @@ from ..raft.core.step import Raft
 from ..raft.effects.coordinator import EffectsCoordinator
 from ..raft.effects.policy import ActivationPolicy, RetryPolicy
 from ..raft.node.applier import Applier
+from ..raft.node.command_log import CommandLog, Lines
 from ..raft.node.divergence import DivergenceWatch
 from ..raft.node.entries import EntryReading
 from ..raft.node.handover import HandoverCalls
 from ..raft.node.loop import RaftLoop
+from ..raft.node.measures import NodeMeasures
 from ..raft.node.members import MemberCalls
 from ..raft.node.plainlog import PlainLog
 from ..raft.node.queries import NodeQueries
@@ -47,6 +49,9 @@ from .compose_resources import make_resources
 from .config import NodeConfiguration, definitions_digest
 from .parts import Parts
 from .peer_addresses import PeerAddresses
+
+if TYPE_CHECKING:
+    from ..transport.http_server import HttpServer
 
 _LOG = structlog.get_logger("fencepost")
 
@@ -207,8 +212,11 @@ class ComposedNode:
         self._handover = HandoverCalls(self.loop, event_loop, self.effects, leader_address=self._leader_address)
         self._reading = self._make_reading(event_loop, process)
         self.service = self._make_service(machine)
-        for observer in (self._peers, self.effects, self.service, self.divergence):
+        measures = NodeMeasures()
+        log = CommandLog(self.loop, Lines(configuration.node.log_commands))
+        for observer in (self._peers, self.effects, self.service, self.divergence, measures, log):
             self.loop.observe(observer)
+        self.gateway = self._make_gateway(measures, clock) if configuration.node.http else None
         self._listener = ClientListener(
             configuration.node.client,
             self.service,
@@ -216,6 +224,33 @@ class ComposedNode:
             connections_max=configuration.limits.client_connections,
             unread_bytes_max=configuration.limits.client_buffer_bytes,
         )
+
+    def _make_gateway(self, measures: NodeMeasures, clock: SystemClock) -> HttpServer:
+        # Here and not above: a node without an `http` address loads neither server nor metrics.
+        from .compose_http import ComposedView, make_gateway
+        from .metrics import Sources
+
+        view = ComposedView(
+            self.loop, self.effects, self.service, self._leader_address, lambda: self._log_store.status().low
+        )
+        sources = Sources(
+            loop=self.loop,
+            machine=self.machine,
+            effects=self.effects,
+            measures=measures,
+            service=self.service,
+            clock=clock,
+            disk=self._disk,
+            links=self._links,
+            identity={
+                "node": self.directory.node_id,
+                "cluster": self.directory.cluster_id,
+                "incarnation": str(self.directory.incarnation),
+                "version": metadata.version("fencepost"),
+                "definitions_digest": definitions_digest(self.configuration, self._parts.definitions),
+            },
+        )
+        return make_gateway(self.configuration.node.http, view, sources)
 
     def _make_service(self, machine: OutboxMachine) -> ClientService:
         directory = self.directory
@@ -250,6 +285,7 @@ class ComposedNode:
             queries=queries.methods(),
             slow_queries={
                 "resource.fences": self.effects.fences,
+                **self.effects.modes.methods(),
                 **members.methods(),
                 **self._handover.methods(),
                 **self._reading.methods(),
@@ -284,6 +320,7 @@ class ComposedNode:
             "low": found.low,
             "reserve_held": found.reserve_held,
             "syncs": found.syncs,
+            "written_bytes": found.written_bytes,
             "segments": found.segment - found.first_segment + 1,
         }
 
@@ -307,12 +344,15 @@ class ComposedNode:
     async def start(self) -> None:
         await self.transport.start()
         await self._listener.start()
+        if self.gateway is not None:
+            await self.gateway.start()
         self.loop.start()
         _LOG.info(
             "node started",
             node=self.directory.node_id,
             peer=self.configuration.node.peer,
             client=self._listener.address,
+            http="" if self.gateway is None else self.gateway.address,
             created=self.directory.created,
         )
         if not self.loop.raft.configuration.members:
@@ -333,6 +373,7 @@ class ComposedNode:
         """Authority first, then connections, then effects, the disk last. Every stage is bounded."""
         self.loop.stop()
         for close in (
+            *(() if self.gateway is None else (self.gateway.close,)),
             self._listener.close,
             self.transport.close,
             self._runtime.close,

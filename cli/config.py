@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..raft.node.command_log import Lines
 from ..raft.outbox.codec import canonical_json
 from .config_resources import PostgresEffectConfiguration as PostgresEffectConfiguration
 from .config_resources import PostgresResourceConfiguration as PostgresResourceConfiguration
@@ -63,8 +64,18 @@ class NodeSection:
     data_dir: Path = setting("data_dir", PATH, "the folder of this node's log")  # noqa: RUF009 - a field specifier
     peer: str = setting("peer", ADDRESS, "host:port on which the other nodes reach this one")
     client: str = setting("client", ADDRESS, "host:port on which clients reach this node")
+    http: str = setting(
+        "http", ADDRESS, "host:port for /livez, /readyz, /leader and /metrics; nothing is served without it", default=""
+    )
     log_level: str = setting(
         "log_level", choice("debug", "info", "warning", "error"), "what is logged to stderr", default="info"
+    )
+    log_commands: str = setting(
+        "log_commands",
+        choice(*(lines.value for lines in Lines)),
+        "which ended commands get a line in the log of the node that leads; some: all that did not go well, and up to "
+        "a hundred of the others a second",
+        default=Lines.SOME.value,
     )
 
 
@@ -219,6 +230,7 @@ def _describe(resource: ResourceConfiguration) -> dict[str, Any]:
             for name, each in resource.effects.items()
         }
         more = {"key": [resource.key_header, resource.key_quotes], "horizon_ns": resource.horizon_ns}
+        more |= {"proxied": True} if resource.proxied else {}
     elif isinstance(resource, StoreConfiguration):
         effects = {name: {"steps": effect.steps} for name, effect in resource.effects.items()}
         more = {"kept": resource.kept}

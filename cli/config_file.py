@@ -114,9 +114,6 @@ def _read(
     root = document.root
     document.unknown_keys(root, [*SECTIONS, "peers", "resources"], [])
     node_table = document.table(root, ["node"])
-    if "http" in node_table:
-        document.problem(["node", "http"], "the HTTP gateway is not part of this version; remove the line")
-        node_table = {key: value for key, value in node_table.items() if key != "http"}
     cluster = document.section(
         ClusterConfiguration, document.table(root, ["cluster"]), ["cluster"], overrides=overrides["cluster"]
     )
@@ -155,6 +152,9 @@ def _read_peers(document: Document, node: NodeSection | None) -> dict[str, str]:
     used = {node.peer: "node.peer"} if node is not None else {}
     if node is not None and node.client == node.peer:
         document.problem(["node", "client"], f"the same address as node.peer, {node.peer}")
+    if node is not None and node.http in (node.peer, node.client):
+        where = "node.peer" if node.http == node.peer else "node.client"
+        document.problem(["node", "http"], f"the same address as {where}, {node.http}")
     for name, value in document.table(document.root, ["peers"]).items():
         path = ["peers", name]
         try:

@@ -142,6 +142,13 @@ class HttpResourceConfiguration(ResourceSettings):
         "equal answers of 500 in a row that are taken for one that the API keeps under the key",
         default=3,
     )
+    proxied: bool = setting(
+        "proxied",
+        BOOL,
+        "whether url is that of a `fencepost proxy`: stale tokens are then refused, and where its API recognises keys "
+        "the resource is fenced",
+        default=False,
+    )
     concurrency: int = setting("concurrency", count(1, 1000), "requests at once", default=16)
     connect_timeout_ns: int = setting("connect_timeout", DURATION, "how long connecting may take", default=3 * _S)
     answer_timeout_ns: int = setting("answer_timeout", DURATION, "how long one answer may take", default=30 * _S)

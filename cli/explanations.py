@@ -206,6 +206,18 @@ _CATALOGUE: dict[str, tuple[str, str]] = {
         """Nothing was changed. The message says why: the node is a member already, was removed (ids are not used
         again), or no voter would be left. `fencepost member list` shows who is in the cluster.""",
     ),
+    "TOKEN_MISSING": (
+        "a write without a token was refused",
+        """A fence is enforced, and the request showed no token, so nobody can tell whether its sender was replaced.
+        Nothing was done. Send X-Fencepost-Cluster, X-Fencepost-Token (incarnation.term), X-Fencepost-Holder and an
+        Idempotency-Key; a resource of kind http does so by itself.""",
+    ),
+    "MODE_REFUSED": (
+        "the fence mode was not changed",
+        """A resource goes from off to observe to enforce, one step at a time, and never back: who was refused once may
+        have been told to rely on it. To enforce it must have been observed, with no write without a token for as long
+        as --after says. `fencepost resource mode NAME` shows how many there were, and when the last one was.""",
+    ),
     "NOT_CAUGHT_UP": (
         "the node cannot be made a voter yet",
         """A voter that lacks the log, or is not there, would cost the cluster its majority, so the node stays what

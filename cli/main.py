@@ -35,6 +35,7 @@ the client file, else the default."""
         "resource": ".main:resource",
         "log": ".main:log",
         "snapshot": ".main:snapshot",
+        "proxy": ".commands.proxy:proxy",
         "wait": ".commands.wait:wait",
         "jepsen": ".main:jepsen",
         "debug": ".main:debug",
@@ -108,8 +109,8 @@ def command() -> None:
 @click.group(
     cls=FencepostGroup,
     help="Look at the protected resources.",
-    examples=("fencepost resource fences", "fencepost resource fences -o json"),
-    lazy={"fences": ".commands.resource:fences"},
+    examples=("fencepost resource fences", "fencepost resource mode ledger"),
+    lazy={"fences": ".commands.resource:fences", "mode": ".commands.mode:mode"},
 )
 def resource() -> None:
     pass

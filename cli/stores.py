@@ -191,6 +191,7 @@ def make_store(name: str, settings: StoreConfiguration, cluster_id: str, environ
         key_quotes=settings.key_quotes,
         horizon_ns=settings.horizon_ns,
         stored_errors=settings.stored_errors,
+        proxied=settings.proxied,
         concurrency=settings.concurrency,
         connect_ns=settings.connect_timeout_ns,
         answer_ns=settings.answer_timeout_ns,

@@ -117,7 +117,7 @@ class ConnectionTable:
                 connection.still_arriving()
 
 
-async def _accept_no_more(server: asyncio.Server) -> None:
+async def accept_no_more(server: asyncio.Server) -> None:
     """Whoever has been accepted becomes a connection, and nobody else is accepted.
 
     Python 3.11 loses a socket that was accepted in the very turn in which its server is closed: nobody
@@ -178,7 +178,7 @@ class Port(Generic[AcceptedT]):
         """Stop accepting, abort what was accepted, and wait for neither longer than a bound."""
         server, self._server = self._server, None
         if server is not None:
-            await _accept_no_more(server)
+            await accept_no_more(server)
             server.close()
         self.table.stop()
         connections = list(self.table.connections)

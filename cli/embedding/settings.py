@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...raft.core.errors import ConfigurationError
+from ...raft.node.command_log import Lines
 from ..config import (
     ClusterConfiguration,
     LimitsConfiguration,
@@ -35,6 +36,8 @@ class NodeSettings:
     """Where the other nodes reach this one."""
     client: str
     """Where clients and the other nodes' proposals reach it."""
+    http: str = ""
+    """Where `/livez`, `/readyz`, `/leader` and `/metrics` are served; nowhere if empty."""
     peers: Mapping[str, str] = field(default_factory=dict)
     """``peer`` of every other node, by node id."""
     join: bool = False
@@ -61,7 +64,13 @@ def configuration_of(settings: NodeSettings | Path | str) -> NodeConfiguration:
     return NodeConfiguration(
         cluster=ClusterConfiguration(id=settings.cluster_id, join=settings.join),
         node=NodeSection(
-            id=settings.node_id, data_dir=Path(settings.data_dir), peer=settings.peer, client=settings.client
+            id=settings.node_id,
+            data_dir=Path(settings.data_dir),
+            peer=settings.peer,
+            client=settings.client,
+            http=settings.http,
+            # The log of an embedding program is its own.
+            log_commands=Lines.NONE.value,
         ),
         peers=dict(sorted(settings.peers.items())),
         raft=RaftConfiguration(
@@ -76,7 +85,8 @@ def configuration_of(settings: NodeSettings | Path | str) -> NodeConfiguration:
 def _check(settings: NodeSettings) -> None:
     for name in (settings.cluster_id, settings.node_id, *settings.peers):
         parse_name(name)
-    for address in (settings.peer, settings.client, *settings.peers.values()):
+    http = (settings.http,) if settings.http else ()
+    for address in (settings.peer, settings.client, *http, *settings.peers.values()):
         parse_address(address)
     if settings.node_id in settings.peers:
         raise ValueError(f"peers names {settings.node_id!r}, which is this node; it names the others")

@@ -296,6 +296,14 @@ class ChangeRefused(ClientError):
     exit_code = 6
 
 
+class ModeRefused(ClientError):
+    """A fence mode was not changed: there is no way back, or it is too early."""
+
+    code = "MODE_REFUSED"
+    outcome = Outcome.REFUSED
+    exit_code = 6
+
+
 class NotCaughtUp(ClientError):
     """A node that lacks too much of the log, or was not heard of lately, is not made a voter yet (S28)."""
 
@@ -415,6 +423,12 @@ class WrongCluster(FenceError):
     """The resource is fenced by another cluster. Nothing was applied."""
 
     code = "WRONG_CLUSTER"
+
+
+class TokenMissing(FenceError):
+    """A write showed no token, where the fence is enforced. Nothing was done."""
+
+    code = "TOKEN_MISSING"
 
 
 class ResourceUnavailable(FencepostError):

@@ -23,8 +23,11 @@ from ..outbox.machine import OutboxMachine, SubmitResult
 from ..outbox.operation import TERMINAL, Operation, OperationState
 from ..ports import Clock, Fence, Randomness, Resource
 from .activation import ActivationState, StageClock
+from .authority import Authority
 from .dispatcher import Executions
 from .late import LateSuccesses
+from .measures import ResourceMeasures
+from .modes import ModalResource, ModeCalls, mode_json
 from .policy import ActivationPolicy, RetryPolicy
 from .runtime import EffectsRuntime, GuardedRuntime
 from .tenure import ANSWER_TIMEOUT_S, NodeLoop, Tenure, bounded
@@ -77,7 +80,9 @@ class EffectsCoordinator:
         self._activation_policies = {name: ActivationPolicy() for name in resources} | dict(activation_policies or {})
         self._late = LateSuccesses()
         self._hand_ons = dict.fromkeys(self._resources, 0)
-        self._executions = {name: Executions() for name in self._resources}
+        self.modes = ModeCalls(self._resources, self._runtime, self._authority)
+        self.measures = {name: ResourceMeasures(clock.monotonic_ns) for name in self._resources}
+        self._executions = {name: Executions(measures) for name, measures in self.measures.items()}
         self.stale_refusals = dict.fromkeys(self._resources, 0)
         """Times that a resource refused this node's token, since it started (requirement 102)."""
 
@@ -233,6 +238,7 @@ class EffectsCoordinator:
                 "dead": counts.get(OperationState.DEAD, 0),
                 "in_doubt": counts.get(OperationState.IN_DOUBT, 0),
                 "stale_refusals": self.stale_refusals[name],
+                "fence_mode": mode_json(resource.mode_seen) if isinstance(resource, ModalResource) else None,
                 "last_error": "",
             }
             if self._tenure is not None:
@@ -282,6 +288,9 @@ class EffectsCoordinator:
             self._runtime.run(ask, partial(answered, name))
 
     # -- inside -----------------------------------------------------------------------------------
+
+    def _authority(self) -> Authority | None:
+        return None if self._tenure is None else self._tenure.authority
 
     def _keep_late(self, resource: str, token: FencingToken, rows: list[OutcomeRow]) -> None:
         self._late.keep(resource, token, rows)

@@ -15,6 +15,7 @@ from ..outbox.operation import TERMINAL, Operation, OperationState
 from ..outbox.transitions import Verdict
 from ..ports import Attempt, AttemptOutcome, AttemptStatus, Guarantee, Randomness, Resource
 from .authority import Authority
+from .measures import ResourceMeasures
 from .policy import RetryPolicy, began_ns, judge
 from .queue import DispatchQueue
 from .runtime import EffectsRuntime
@@ -43,10 +44,11 @@ class Executions:
     """``execute`` calls under way at one resource of this node, over all its tenures: an effect of an
     earlier one may still hang when the same node leads again, and the resource counts calls, not terms."""
 
-    __slots__ = ("under_way",)
+    __slots__ = ("measures", "under_way")
 
-    def __init__(self) -> None:
+    def __init__(self, measures: ResourceMeasures) -> None:
         self.under_way = 0
+        self.measures = measures
 
 
 class _Batch:
@@ -195,6 +197,7 @@ class Dispatcher:
             return await resource.execute(authority.token, authority.holder, batch.attempts)
 
         def completed(outcomes: list[AttemptOutcome] | None, error: BaseException | None) -> None:
+            self._executions.measures.ended(begun_ns)
             self._executing -= 1
             self._executions.under_way -= 1
             self._proposer.wake()
@@ -202,6 +205,7 @@ class Dispatcher:
 
         self._executing += 1
         self._executions.under_way += 1
+        begun_ns = self._executions.measures.begun(batch.attempts)
         self._runtime.run(execute, completed)
 
     def _bury(self, batch: _Batch, poisoned: list[bool]) -> None:
@@ -225,6 +229,7 @@ class Dispatcher:
         if outcomes is None or len(outcomes) != len(batch.attempts):
             raise AssertionError(f"resource {resource.name} gave {outcomes!r} for {len(batch.attempts)} attempts")
         batch.outcomes = outcomes
+        self._executions.measures.judged(outcomes)
         if isinstance(error, ResourceUnavailable | FenceError):
             self._on_trouble(error)
         self._propose_outcomes(batch)

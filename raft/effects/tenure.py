@@ -22,6 +22,7 @@ from .asking import ask_in_doubt
 from .authority import Authority
 from .dispatcher import Dispatcher, Executions, Proposer
 from .late import LateSuccesses
+from .measures import ResourceMeasures
 from .policy import HAND_ONS_MAX, ActivationPolicy, RetryPolicy
 from .runtime import EffectsRuntime
 
@@ -70,6 +71,8 @@ class _Seat:
     """One resource within a tenure."""
 
     __slots__ = (
+        "_measures",
+        "_state",
         "claim_failures",
         "claiming",
         "dispatcher",
@@ -78,12 +81,12 @@ class _Seat:
         "overdue",
         "resource",
         "retry",
-        "state",
     )
 
-    def __init__(self, resource: Resource, dispatcher: Dispatcher) -> None:
+    def __init__(self, resource: Resource, dispatcher: Dispatcher, measures: ResourceMeasures) -> None:
         self.resource = resource
         self.dispatcher = dispatcher
+        self._measures = measures
         self.state = ActivationState.ELECTED
         self.filled = False
         """The queue has been filled from the replicated state; from then on, new commands are offered."""
@@ -94,6 +97,15 @@ class _Seat:
         self.overdue: asyncio.TimerHandle | None = None
         """Fires when a required resource has been away for too long."""
         self.last_error = ""
+
+    @property
+    def state(self) -> ActivationState:
+        return self._state
+
+    @state.setter
+    def state(self, state: ActivationState) -> None:
+        self._state = state
+        self._measures.entered(state)
 
 
 class Tenure:
@@ -158,6 +170,7 @@ class Tenure:
                     on_late=partial(on_late, name, token),
                     on_executed=partial(self._executed, name),
                 ),
+                executions[name].measures,
             )
             for name, resource in resources.items()
         }

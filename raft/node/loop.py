@@ -37,6 +37,7 @@ from ..core.events import (
 )
 from ..core.messages import Message, StateDigest
 from ..core.step import Raft
+from ..measures import Seconds
 from ..ports import Clock, LogStore
 from .applier import Applier
 from .carrying import EffectsCarrier
@@ -136,6 +137,11 @@ class RaftLoop(EffectsCarrier):
     def longest_lag_ns(self) -> int:
         """How late the timer has come at the most."""
         return self._timer.longest_lag_ns
+
+    @property
+    def lag(self) -> Seconds:
+        """How late the timer has come, each time."""
+        return self._timer.lag
 
     def guarded(self, callback: Callable[_P, None]) -> Callable[_P, None]:
         """``callback`` for a timer or a completion: what it raises there ends the node (S41)."""

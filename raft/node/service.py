@@ -67,10 +67,19 @@ class ClientService:
         self._done_waiters: dict[int, list[_DoneWaiter]] = {}
         self._done_expire_at = 0
         self._draining = False
+        self.replayed = 0
+        """Submissions of a command that was known already, and that heard its answer or wait for it."""
+        self.reused = 0
+        """Submissions refused because their id stands for another command."""
         self._closed: set[Connection] = set()
         """Connections that went away in this turn: nobody waits there any more."""
 
     # -- RequestHandler ---------------------------------------------------------------------------
+
+    @property
+    def draining(self) -> bool:
+        """Nothing new is taken in any more."""
+        return self._draining
 
     def stop_admitting(self) -> None:
         """The node is going away: take nothing new in. Questions and replays are answered still."""
@@ -226,6 +235,8 @@ class ClientService:
     def _answer_submission(self, key: _Key, result: SubmitResult) -> None:
         operation, replayed, reused = result
         connection, request_id, wait = key
+        self.replayed += replayed
+        self.reused += reused
         if reused:
             status = int(AnswerStatus.REFUSED)
             detail = f"operation id {operation.operation_id!r} belongs to another command, at index {operation.index}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from ..measures import LAG_BOUNDS_S, Seconds
 from ..ports import Clock
 
 
@@ -16,12 +17,14 @@ class LoopTimer:
     ``patience_ns`` lets the sockets be read once more before it counts.
     """
 
-    __slots__ = ("_at", "_clock", "_due", "_handle", "_loop", "_patience_ns", "longest_lag_ns")
+    __slots__ = ("_at", "_clock", "_due", "_handle", "_loop", "_patience_ns", "lag", "longest_lag_ns")
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, clock: Clock, due: Callable[[int], None], *, patience_ns: int
     ) -> None:
         self.longest_lag_ns = 0
+        self.lag = Seconds(LAG_BOUNDS_S)
+        """How late it came, each time."""
         self._loop = loop
         self._clock = clock
         self._due = due
@@ -45,6 +48,7 @@ class LoopTimer:
 
     def _fired(self) -> None:
         late = self._clock.monotonic_ns() - self._at
+        self.lag.observe(late / 1e9)
         if late > self.longest_lag_ns:
             self.longest_lag_ns = late
         if late > self._patience_ns:

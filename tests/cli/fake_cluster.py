@@ -191,6 +191,13 @@ class FakeNode:
         fence = {"kind": "sqlite", "guarantee": "fenced", "token": TOKEN, "holder": "n2/i/1", "error": ""}
         return {"resources": {"ledger": {**fence, "activation": "ACTIVE"}}}
 
+    def call_resource_mode(self, resource: str, mode: str, quiet_ns: int) -> dict[str, Any]:
+        observed = {"since_ns": 1, "observed_ns": 1, "guarded": ["entries"]} if mode else {"guarded": []}
+        return {
+            "resource": resource, "now_ns": 2, "mode": mode or "off", "since_ns": None, "observed_ns": None,
+            "unfenced": 0, "would_reject": 0, "last_unfenced_ns": None, "unguarded": [], **observed,
+        }  # fmt: skip
+
 
 def _answer(request: SubmitRequest, status: AnswerStatus, *, code: str = "", detail: str = "") -> Answer:
     return Answer(request.request_id, int(status), 0, 0, False, "", b"", code, detail)

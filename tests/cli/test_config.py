@@ -186,8 +186,8 @@ BAD = [
     (GOOD.replace(":7002", ":7001"), ["n1.toml:9: peers.n2: the same address as node.peer, 127.0.0.1:7001"]),
     (GOOD.replace("n2 =", "n1 ="), ["n1.toml:9: peers.n1: this is the node itself; [peers] are the others"]),
     (
-        GOOD.replace('client =', 'http = "127.0.0.1:7201"\nclient ='),
-        ["n1.toml:7: node.http: the HTTP gateway is not part of this version; remove the line"],
+        GOOD.replace('client =', 'http = "127.0.0.1:7101"\nclient ='),
+        ["n1.toml:7: node.http: the same address as node.client, 127.0.0.1:7101"],
     ),
     (GOOD + "resources = 1\n", ["n1.toml:11: peers.resources: 1 is not an address such as \"127.0.0.1:7001\""]),
     (

@@ -7,7 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,12 @@ import click
 import pytest
 
 import fencepost.cli.compose
+import fencepost.cli.proxy.serving
 from fencepost.cli.app import FencepostCommand, FencepostGroup
 from fencepost.cli.config import NodeConfiguration
 from fencepost.cli.explanations import EXPLANATIONS
 from fencepost.cli.main import fencepost as root
+from fencepost.cli.proxy.settings import ProxySettings
 from fencepost.jepsen.crashes.real import live_on
 from fencepost.raft.core.configuration import Configuration
 from fencepost.raft.core.errors import FencepostError
@@ -49,7 +51,8 @@ COMMANDS = [pytest.param(path, id=" ".join(path) or "fencepost") for path, _ in 
 SPECIFIED = {
     "cluster init", "cluster transfer-leader", "cluster step-down", "node start", "node check-config", "member list",
     "member config", "member add", "member promote", "member remove", "status", "submit", "command list",
-    "command show", "command watch", "resource fences", "wait", "jepsen check", "jepsen replay", "jepsen run",
+    "command show", "command watch", "resource fences", "resource mode", "proxy", "wait",
+    "jepsen check", "jepsen replay", "jepsen run",
     "cluster recover", "log tail", "log get", "log verify", "snapshot save", "snapshot inspect", "snapshot restore",
     "debug storage-workload", "debug storage-recover",
     "explain", "completion",
@@ -79,6 +82,9 @@ def scratch(tmp_path: Path, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatc
     with (tmp_path / "cut-off.acks").open("w") as acks:
         live_on(tmp_path / "cut-off", 7, 5, lambda line: print(line, file=acks), threaded=False)
     (tmp_path / "resources.toml").write_text(LEDGER)
+    (tmp_path / "proxy.toml").write_text(
+        '[proxy]\nlisten = "127.0.0.1:7301"\nupstream = "http://127.0.0.1:9"\nfence = "f.db"\ncluster = "shop"\n'
+    )
     delivery = {"delivery": "d-1", "payload": {"repository": {"full_name": "a/b"}}}
     (tmp_path / "webhooks.jsonl").write_text(json.dumps(delivery) + "\n")
     read = {"process": 1, "op": "read", "key": "a", "out": None, "invoke": 1, "return": 2}
@@ -97,13 +103,18 @@ def test_help_opens_with_two_examples_that_work(
 ) -> None:
     if path == ("member", "promote"):
         cluster.members.configuration = Configuration(("n1", "n2", "n3"), learners=("n4",))
-    started: list[NodeConfiguration] = []
+    started: list[NodeConfiguration | ProxySettings] = []
 
     async def run_node(configuration: NodeConfiguration) -> int:
         started.append(configuration)
         return 0
 
+    async def run_proxy(settings: ProxySettings, environment: Mapping[str, str]) -> int:
+        started.append(settings)
+        return 0
+
     monkeypatch.setattr(fencepost.cli.compose, "run_node", run_node)
+    monkeypatch.setattr(fencepost.cli.proxy.serving, "run_proxy", run_proxy)
     examples = examples_of(path)
     assert len(examples) == 2
     for example in examples:

@@ -24,6 +24,10 @@ PEERS = """\
 One line for each of the other nodes: `ID = "host:port"`, the address that is `peer` in that node's file.
 """
 
+PROXY = """\
+The file of [`fencepost proxy`](resources.md#a-proxy-in-front-of-an-api). Its other tables, if any, are not looked at.
+"""
+
 CLIENT = """\
 From the flag, else the environment (`FENCEPOST_ENDPOINTS`, …), else the context, else the client file,
 else the default. The client file is `fencepost.toml` in the working folder, else `fencepost/config.toml`
@@ -76,6 +80,10 @@ KINDS: dict[str, tuple[str, str]] = {
     "CommandHistory": ("`command show --history -o tsv`", "the steps alone"),
     "CommandStep": ("`command watch`", "one step: index, time_ns, state, attempt, token, note"),
     "ResourceFenceList": ("`resource fences`", "`items`: name, kind, guarantee, activation, token, holder, error"),
+    "ResourceMode": (
+        "`resource mode`",
+        "resource, mode, since_ns, observed_ns, unfenced, would_reject, last_unfenced_ns, guarded, unguarded, now_ns",
+    ),
     "Wait": ("`wait`", "`for`, `found`"),
     "MemberList": (
         "`member list`",
@@ -193,6 +201,13 @@ LIMITS: dict[str, list[tuple[str, str]]] = {
         ),
         ("transport.framing:HANDSHAKE_BODY_BYTES_MAX", "a frame before the handshake; the connection is closed"),
         ("transport.framing:BODY_BYTES_MAX", "a frame after it; the connection is closed"),
+    ],
+    "The HTTP port": [
+        ("transport.http_server:CONNECTIONS_MAX", "connections; one that is idle goes"),
+        ("transport.http_server:HEAD_BYTES_MAX", "request line and headers; answered 431, and the connection closed"),
+        ("transport.http_server:HEADERS_MAX", "headers of a request; the same"),
+        ("transport.http_server:REQUEST_TIMEOUT_S", "seconds for a request to arrive, and an answer to be read"),
+        ("transport.http_server:IDLE_TIMEOUT_S", "seconds between two requests of a connection"),
     ],
     "Between nodes": [
         ("transport.peer_link:PeerLimits.connections_max", "connections on the peer port, handshakes included"),

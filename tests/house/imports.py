@@ -46,15 +46,16 @@ def imports_of(source: str, module: str, *, is_package: bool) -> Iterator[Import
 
 # Directions inside the package. A module may always import from its own room.
 ROOMS = (
-    *("raft.core", "raft.outbox", "raft.node", "raft.effects", "raft.ports"),
+    *("raft.core", "raft.outbox", "raft.node", "raft.effects", "raft.ports", "raft.measures"),
     *("storage", "transport", "cli", "jepsen"),
 )
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "raft.core": frozenset(),
     "raft.ports": frozenset({"raft.core"}),
+    "raft.measures": frozenset(),
     "raft.outbox": frozenset({"raft.core"}),
-    "raft.node": frozenset({"raft.outbox", "raft.core", "raft.ports"}),
-    "raft.effects": frozenset({"raft.outbox", "raft.core", "raft.ports"}),
+    "raft.node": frozenset({"raft.outbox", "raft.core", "raft.ports", "raft.measures"}),
+    "raft.effects": frozenset({"raft.outbox", "raft.core", "raft.ports", "raft.measures"}),
     "storage": frozenset({"raft.core", "raft.ports"}),
     "transport": frozenset({"raft.core", "raft.ports", "raft.outbox"}),
     "cli": frozenset(ROOMS) - {"jepsen"},
@@ -76,7 +77,7 @@ OUTBOX_MAY_USE = CORE_MAY_USE | {
     *("google_crc32c", "hashlib", "json", "msgspec", "msgpack"),
     *("bisect", "functools", "heapq", "itertools", "math", "operator", "struct"),
 }
-ONLY_IN: dict[str, str] = {"click": "cli", "rich": "cli", "uvloop": "cli"}
+ONLY_IN: dict[str, str] = {"click": "cli", "rich": "cli", "uvloop": "cli", "prometheus_client": "cli"}
 
 
 def room_of(module: str) -> str | None:

@@ -23,6 +23,7 @@ from fencepost.cli import client_settings, config, config_file
 from fencepost.cli.app import FencepostCommand, _remember
 from fencepost.cli.explanations import EXPLANATIONS, describe
 from fencepost.cli.main import fencepost as root
+from fencepost.cli.proxy.settings import ProxySettings
 from fencepost.cli.settings import Setting, format_duration, format_size, settings_of
 
 from . import facts
@@ -146,6 +147,9 @@ def _configuration() -> Iterator[str]:
         yield from _settings(resource)
         yield f"`[resources.NAME.effects.EFFECT]` of kind {kind}:\n"
         yield from _settings(effect)
+    yield "### [proxy]\n"
+    yield facts.PROXY
+    yield from _settings(ProxySettings)
 
 
 def _settings(section: type) -> Iterator[str]:

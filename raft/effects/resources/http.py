@@ -20,6 +20,7 @@ from ...ports import Attempt, AttemptOutcome, AttemptStatus, Fence, Guarantee
 from .http_answer import StoredErrors, outcome_of
 from .http_client import HttpClient, NoAnswer, NotSent, Reply
 from .http_effect import HttpEffect, RequestTemplate, key_of
+from .http_proxied import ProxyLink, fence_headers
 from .ledger import StoredFence, check_fence
 from .outcomes import failed, unknown_effect, waits
 from .payload_template import NotBindable
@@ -36,11 +37,11 @@ class HttpResource:
 
     ``url`` is what every path is added to. ``authorization`` is the whole value of that header. ``horizon_ns`` must
     be shorter than the time for which the API keeps its keys. ``stored_errors`` equal answers of 5xx are taken for
-    one that the API keeps. Claims are remembered in this process only.
+    one that the API keeps. Claims are remembered in this process only, unless ``url`` leads through a fencepost proxy
+    (``proxied``): then they are made there, durably, and what it can enforce is known once it was claimed.
     """
 
     kind: ClassVar[str] = "http"
-    guarantee: ClassVar[Guarantee] = Guarantee.KEYED
 
     def __init__(
         self,
@@ -55,6 +56,7 @@ class HttpResource:
         key_quotes: bool = True,
         horizon_ns: int = 23 * _HOUR_NS,
         stored_errors: int = 3,
+        proxied: bool = False,
         concurrency: int = 16,
         connect_ns: int = 3_000_000_000,
         answer_ns: int = 30_000_000_000,
@@ -85,8 +87,17 @@ class HttpResource:
             connections=concurrency,
             body_bytes_max=answer_bytes_max,
         )
+        self._proxy = ProxyLink(name, url, self._client) if proxied else None
         self._time_ns = time_ns
         self._fence: StoredFence | None = None
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return Guarantee.KEYED if self._proxy is None else self._proxy.guarantee
+
+    @property
+    def guarantee_reason(self) -> str:
+        return "" if self._proxy is None else self._proxy.guarantee_reason
 
     # -- the port ------------------------------------------------------------------------------------
 
@@ -104,6 +115,9 @@ class HttpResource:
     async def claim(self, token: FencingToken, holder: str) -> Fence | None:
         before = await self.fence()
         self._pass_fence(token, holder)
+        if self._proxy is not None:
+            headers = {**self._authorization, **fence_headers(self._cluster_id, token, holder)}
+            return await self._proxy.claim(headers)
         return before
 
     async def execute(self, token: FencingToken, holder: str, attempts: Sequence[Attempt]) -> list[AttemptOutcome]:
@@ -147,9 +161,7 @@ class HttpResource:
             self._key_header: key,
             "Content-Type": template.content_type,
             # For an API that does compare: it may refuse what is lower than the highest it has seen.
-            "X-Fencepost-Cluster": self._cluster_id,
-            "X-Fencepost-Token": f"{token.incarnation}.{token.term}",
-            "X-Fencepost-Holder": holder,
+            **fence_headers(self._cluster_id, token, holder),
         }
         try:
             reply = await self._client.request(
@@ -162,6 +174,9 @@ class HttpResource:
         return await self._judged(template, attempt, reply)
 
     async def _judged(self, template: RequestTemplate, attempt: Attempt, reply: Reply) -> AttemptOutcome:
+        said = None if self._proxy is None else self._proxy.outcome(reply)
+        if said is not None:
+            return await self._settled_by_asking(template, attempt, said)
         outcome = outcome_of(reply, self._answer_bytes_max, self._time_ns())
         if not self._stored.is_stored(attempt.operation_id, reply):
             return outcome
@@ -173,6 +188,15 @@ class HttpResource:
             if answer.applied is False:
                 return failed(f"{why}, and says that it was not applied")
         return AttemptOutcome(AttemptStatus.DOUBT, b"", why, False)
+
+    async def _settled_by_asking(
+        self, template: RequestTemplate, attempt: Attempt, said: AttemptOutcome
+    ) -> AttemptOutcome:
+        """The proxy will never send it again: if the API can be asked, that decides."""
+        if said.status is not AttemptStatus.DOUBT or not template.can_ask:
+            return said
+        answer = await self._ask(template, attempt)
+        return AttemptOutcome(AttemptStatus.SUCCEEDED, answer.result, "", True) if answer.applied else said
 
     async def _too_old(self, template: RequestTemplate, attempt: Attempt) -> AttemptOutcome | None:
         """What becomes of an attempt past the horizon; None where it may be made: it certainly was not before."""

@@ -23,11 +23,13 @@ import structlog
 from ...core.errors import ConfigurationError, FenceError, Outcome, ResourceUnavailable
 from ...core.token import FencingToken
 from ...ports import Attempt, AttemptOutcome, AttemptStatus, Fence, Guarantee
+from ..modes import FenceMode, ModeReport, check_step
 from .ledger import StoredFence, check_fence, check_kept
 from .outcomes import BEHIND, Known
 from .sqlite_batch import Again, Batch
 from .sqlite_connection import CommitRefused, SqliteConnection
 from .sqlite_effect import SqliteEffect, Statement, check_all
+from .sqlite_guard import Guard
 from .sqlite_tables import (
     FORGET_REFUSALS,
     READ_FENCE,
@@ -93,6 +95,7 @@ class SqliteResource:
         self._time_ns = time_ns
         self._claimed_generation = 0
         self._claimed: FencingToken | None = None
+        self._guard = Guard(name)
         # One thread of its own: sqlite3 blocks, and must block neither a loop nor the default pool.
         self._thread: ThreadPoolExecutor | None = None
 
@@ -120,6 +123,18 @@ class SqliteResource:
 
     async def fence(self) -> Fence | None:
         return await self._call(self._read_fence)
+
+    # -- modes (``effects.modes.ModalResource``) -----------------------------------------------------
+
+    @property
+    def mode_seen(self) -> ModeReport:
+        return self._guard.seen
+
+    async def mode(self) -> ModeReport:
+        return await self._call(self._read_mode)
+
+    async def set_mode(self, token: FencingToken, holder: str, mode: FenceMode, quiet_ns: int) -> ModeReport:
+        return await self._call(lambda: self._set_mode(token, holder, mode, quiet_ns))
 
     async def close(self) -> None:
         """Let what is under way end, then release the file. Safe to call twice."""
@@ -151,6 +166,36 @@ class SqliteResource:
             raise self._connection.unavailable(error, "cannot be read", outcome=Outcome.RETRY) from error
         return None if stored is None else Fence(stored.token, stored.holder)
 
+    def _tables(self) -> frozenset[str]:
+        """What the effects write to, as far as their statements could be checked so far."""
+        return frozenset().union(*(statement.tables for statement in self._statements.values()))
+
+    def _read_mode(self) -> ModeReport:
+        connection = self._connection.reading()
+        try:
+            return self._guard.report(connection, self._tables())
+        except sqlite3.Error as error:
+            self._connection.drop()
+            raise self._connection.unavailable(error, "cannot be read", outcome=Outcome.RETRY) from error
+
+    def _set_mode(self, token: FencingToken, holder: str, mode: FenceMode, quiet_ns: int) -> ModeReport:
+        with self._refusable() as refusal, self._connection.transaction() as connection:
+            self._check_claimed()
+            stored = self._stored_fence(connection)
+            try:
+                self._pass_fence(connection, stored, token, holder)
+            except FenceError as error:
+                refusal.append(error)
+                self._record_refusal(connection, error, token, holder, stored, [])
+            else:
+                now_ns = self._time_ns()
+                if check_step(self.name, self._guard.read(connection), mode, quiet_ns, now_ns):
+                    self._guard.set(connection, mode, now_ns)
+                    self._guard.stand(connection, self._tables())
+        report = self._read_mode()
+        _log.info("fence mode", resource=self.name, mode=report.mode.value, guarded=report.guarded)
+        return report
+
     def _stored_fence(self, connection: sqlite3.Connection) -> StoredFence | None:
         row = connection.execute(READ_FENCE, (self.name,)).fetchone()
         if row is None:
@@ -166,6 +211,11 @@ class SqliteResource:
             except FenceError as error:
                 refusal.append(error)
                 self._record_refusal(connection, error, token, holder, stored, [])
+            else:
+                # Whoever has made a table anew has lost its guards with it.
+                self._guard.forget()
+                if self._guard.enter(connection, self._tables()):
+                    self._guard.leave(connection)
         self._claimed_generation = self._connection.generation
         self._claimed = token
         return None if stored is None else Fence(stored.token, stored.holder)
@@ -227,6 +277,13 @@ class SqliteResource:
 
     def _transact(self, token: FencingToken, holder: str, batch: Batch) -> list[AttemptOutcome]:
         """One transaction over the batch. Raises :class:`Again` if it must be run once more."""
+        try:
+            return self._transact_once(token, holder, batch)
+        except BaseException:
+            self._guard.forget()
+            raise
+
+    def _transact_once(self, token: FencingToken, holder: str, batch: Batch) -> list[AttemptOutcome]:
         with self._refusable() as refusal, self._connection.transaction() as connection:
             self._check_claimed()
             stored = self._stored_fence(connection)
@@ -241,7 +298,10 @@ class SqliteResource:
                 self._record_refusal(connection, error, token, holder, stored, operations)
             else:
                 known = self._known(connection, batch.attempts)
+                passes = self._guard.enter(connection, self._tables())
                 batch.run(connection, token, known, self._lane_marks(connection, batch.attempts))
+                if passes:
+                    self._guard.leave(connection)
                 self._record(connection, token, holder, batch)
         return batch.outcomes
 

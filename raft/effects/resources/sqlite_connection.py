@@ -14,6 +14,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ...core.errors import ConfigurationError, FencepostError, Outcome, ResourceUnavailable, StorageFormatUnknown
+from .sqlite_guard import FORMAT as GUARD_FORMAT
+from .sqlite_guard import MESSAGE as GUARD_MESSAGE
+from .sqlite_guard import SCHEMA as GUARD_SCHEMA
 from .sqlite_tables import READ_FORMAT, SCHEMA, SCHEMA_VERSION, WRITE_FORMAT
 
 
@@ -76,7 +79,7 @@ class SqliteConnection:
             connection.execute("BEGIN IMMEDIATE")
             with _rolled_back_on_error(connection):
                 self._check_format(connection)
-                for statement in SCHEMA:
+                for statement in (*SCHEMA, *GUARD_SCHEMA):
                     connection.execute(statement)
                 connection.execute(WRITE_FORMAT, (SCHEMA_VERSION,))
                 connection.execute("COMMIT")
@@ -109,10 +112,10 @@ class SqliteConnection:
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'fencepost_format'").fetchone():
             return
         (version,) = connection.execute(READ_FORMAT).fetchone()
-        if version is not None and version > SCHEMA_VERSION:
+        if version is not None and version > GUARD_FORMAT:
             raise StorageFormatUnknown(
                 f"resource {self._name!r}: {self._path} has tables of format {version}; "
-                f"this version knows {SCHEMA_VERSION}",
+                f"this version knows {GUARD_FORMAT}",
                 next_step="install the version that wrote it",
             )
 
@@ -122,6 +125,11 @@ class SqliteConnection:
         except sqlite3.Error as error:
             if primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 raise self.unavailable(error, "cannot be prepared", outcome=Outcome.RETRY) from error
+            if str(error).startswith(GUARD_MESSAGE):
+                raise ConfigurationError(
+                    f"resource {self._name!r}: its schema writes rows without a token, and its fence is enforced",
+                    next_step=f"take what puts rows in out of schema under [resources.{self._name}]",
+                ) from error
             raise ConfigurationError(
                 f"resource {self._name!r}: its schema fails: {error}",
                 next_step=f"correct schema under [resources.{self._name}]; it runs at every start, "

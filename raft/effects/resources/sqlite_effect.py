@@ -14,8 +14,9 @@ from ...core.errors import ConfigurationError
 from ...outbox.codec import canonical_json
 from ...ports import Attempt
 from .outcomes import RESULT_BYTES_MAX
+from .sqlite_guard import GUARD_PREFIX
+from .sqlite_tables import TABLE_PREFIX
 
-TABLE_PREFIX = "fencepost_"
 BUILT_IN = frozenset({"operation_id", "lane", "log_index", "payload"})
 """Parameters that every statement has besides the keys of the payload, which they win over."""
 
@@ -53,6 +54,8 @@ class Statement:
         self.sql = sql
         self._names: list[str] | None = None
         self._needs_payload = True
+        self.tables: frozenset[str] = frozenset()
+        """Tables that it writes to, also by triggers, as far as it is checked."""
 
     @property
     def checked(self) -> bool:
@@ -75,7 +78,8 @@ class Statement:
             # Anything else could end the transaction that fence, dedupe and effect share.
             raise self._error(f"it must be one statement that starts with {', '.join(_STATEMENTS)}")
         names = _Names()
-        connection.set_authorizer(_keep_off_our_tables)
+        authorizer = _Authorizer()
+        connection.set_authorizer(authorizer)
         try:
             connection.execute(f"EXPLAIN {self.sql}", names).close()
         except sqlite3.OperationalError as error:
@@ -87,6 +91,7 @@ class Statement:
         finally:
             connection.set_authorizer(None)
         self._names = names.found
+        self.tables = frozenset(authorizer.written)
         self._needs_payload = not BUILT_IN.issuperset(names.found)
 
     def _error(self, why: str) -> ConfigurationError:
@@ -148,10 +153,23 @@ class _Names(dict[str, None]):
             self.found.append(name)
 
 
-def _keep_off_our_tables(action: int, table: str | None, *_: str | None) -> int:
-    if action in _WRITES and table is not None and table.lower().startswith(TABLE_PREFIX):
-        return sqlite3.SQLITE_DENY
-    return sqlite3.SQLITE_OK
+class _Authorizer:
+    """Keeps a statement off our tables, and learns to which others it writes."""
+
+    def __init__(self) -> None:
+        self.written: set[str] = set()
+
+    def __call__(
+        self, action: int, table: str | None, _column: str | None, database: str | None, trigger: str | None
+    ) -> int:
+        if action not in _WRITES or table is None:
+            return sqlite3.SQLITE_OK
+        if not table.lower().startswith(TABLE_PREFIX):
+            if database == "main" and not table.lower().startswith("sqlite_"):
+                self.written.add(table)
+            return sqlite3.SQLITE_OK
+        # The guards of the table that it writes to count there (sqlite_guard).
+        return sqlite3.SQLITE_OK if trigger is not None and trigger.startswith(GUARD_PREFIX) else sqlite3.SQLITE_DENY
 
 
 def _in_our_words(error: Exception) -> str:

@@ -6,7 +6,10 @@ They live in the same file as the effects, because fence, dedupe and effect must
 
 from __future__ import annotations
 
+TABLE_PREFIX = "fencepost_"
+
 SCHEMA_VERSION = 1
+"""Of a file in which nobody looks for writes without a token; ``sqlite_guard.FORMAT`` of one where somebody does."""
 
 SCHEMA = (
     """CREATE TABLE IF NOT EXISTS fencepost_fence (

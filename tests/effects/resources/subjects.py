@@ -11,10 +11,14 @@ from typing import Any, Protocol
 
 from fencepost.raft.core.token import FencingToken
 from fencepost.raft.effects.handlers import Permanent
+from fencepost.raft.effects.modes import FenceMode
 from fencepost.raft.effects.resources.audit import read_ledger
 from fencepost.raft.effects.resources.ledger import Ledger
 from fencepost.raft.effects.resources.memory import FakeResource, MemoryStore
 from fencepost.raft.effects.resources.sqlite import SqliteEffect, SqliteResource
+from fencepost.raft.effects.resources.sqlite_guard import SCHEMA as GUARD_TABLES
+from fencepost.raft.effects.resources.sqlite_guard import Guard
+from fencepost.raft.effects.resources.sqlite_tables import SCHEMA as TABLES
 from fencepost.raft.ports import Attempt, Resource
 
 SCHEMA = """CREATE TABLE IF NOT EXISTS entries (
@@ -78,6 +82,17 @@ class SqliteSubject:
     def node(self, name: str = "ledger", cluster_id: str = "cluster") -> SqliteResource:
         effects = {"credit": SqliteEffect(MAIL if name == "mail" else CREDIT)}
         return SqliteResource(name, self.path, effects, cluster_id=cluster_id, schema=SCHEMA)
+
+    def guarded(self, mode: FenceMode) -> SqliteSubject:
+        """The same, where writes without a token are looked for from the start."""
+        with closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
+            for statement in (SCHEMA, *TABLES, *GUARD_TABLES):
+                connection.execute(statement)
+            connection.execute("INSERT INTO fencepost_format VALUES (1)")
+            guard = Guard("ledger")
+            guard.set(connection, mode, 1)
+            guard.stand(connection, frozenset({"entries"}))
+        return self
 
     def world(self, name: str = "ledger") -> list[str]:
         with closing(sqlite3.connect(self.path)) as connection:

@@ -241,8 +241,8 @@ async def test_schema_runs_at_every_open(open_ledger: Open, path: Path) -> None:
 
 async def test_tables_of_a_later_version_are_left_alone(open_ledger: Open, path: Path) -> None:
     await (await open_ledger()).close()
-    write(path, "UPDATE fencepost_format SET version = 2")
-    with pytest.raises(StorageFormatUnknown, match="format 2"):
+    write(path, "UPDATE fencepost_format SET version = 3")
+    with pytest.raises(StorageFormatUnknown, match="format 3"):
         await open_ledger()
 
 

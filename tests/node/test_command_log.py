@@ -1,0 +1,110 @@
+"""The line of a command that has ended: what it holds, who writes it, and what many of them may cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from fencepost.raft.core.token import FencingToken
+from fencepost.raft.node.command_log import LINES_A_SECOND, LINES_AT_ONCE, TELL_NS, CommandLog, Lines, line_of
+from fencepost.raft.outbox.operation import HistoryRow, Operation, OperationState
+
+S = 1_000_000_000
+TOKEN = FencingToken(1, 3)
+
+
+class Loop:
+    """Runs nothing by itself."""
+
+    def __init__(self, *, leads: bool = True) -> None:
+        self.at = 5 * S
+        self.leads = leads
+        self.later: list[Callable[[], None]] = []
+
+    def now(self) -> int:
+        return self.at
+
+    def holds_lease(self) -> bool:
+        return self.leads
+
+    def soon(self, callback: Callable[[], None]) -> None:
+        self.later.append(callback)
+
+    def turn(self) -> None:
+        later, self.later = self.later, []
+        for callback in later:
+            callback()
+
+    def turns(self) -> int:
+        count = 0
+        while self.later:
+            self.turn()
+            count += 1
+        return count
+
+
+def ended(number: int = 1, state: OperationState = OperationState.SUCCEEDED) -> Operation:
+    rows = [
+        (0, OperationState.COMMITTED), (1, OperationState.DISPATCHED), (3, OperationState.RETRY_WAIT),
+        (7, OperationState.DISPATCHED), (15, state),
+    ]  # fmt: skip
+    return Operation(
+        f"op{number}", "ledger", "credit", "a", b"{}", b"d", number, 3, 10 * S, state, attempt=2, failures=1,
+        token=TOKEN, finished_ns=25 * S,
+        history=[HistoryRow(at, (10 + at) * S, each, 0, None, "") for at, each in rows],
+    )  # fmt: skip
+
+
+def events(logs: list[Any]) -> list[Any]:
+    return [line for line in logs if line["event"] == "command finished"]
+
+
+def test_the_line_says_where_the_time_went() -> None:
+    line = line_of(ended())
+    assert (line["committed_s"], line["dispatched_s"], line["retry_wait_s"], line["total_s"]) == (1, 10, 4, 15)
+    assert (line["id"], line["state"], line["attempts"], line["failures"]) == ("op1", "succeeded", 2, 1)
+    assert line["token"] == "1.3"
+
+
+def test_it_is_written_after_the_answers_and_only_where_the_leader_is() -> None:
+    with capture_logs() as logs:
+        for leads in (False, True):
+            loop = Loop(leads=leads)
+            log = CommandLog(loop, Lines.ALL)
+            log.applied([], [None, [ended(), ended(2, OperationState.DISPATCHED)], [ended(3, OperationState.DEAD)]])
+            assert events(logs) == []
+            loop.turns()
+    assert [(line["id"], line["log_level"]) for line in events(logs)] == [("op1", "info"), ("op3", "warning")]
+
+
+def test_many_take_several_turns_of_the_loop_and_none_is_lost_at_the_end() -> None:
+    loop = Loop()
+    log = CommandLog(loop, Lines.ALL)
+    with capture_logs() as logs:
+        log.applied([], [[ended(number) for number in range(200)]])
+        loop.turn()
+        assert 0 < len(events(logs)) < 200
+        log.stopped()
+    assert [line["id"] for line in events(logs)] == [f"op{number}" for number in range(200)]
+
+
+@pytest.mark.parametrize("state", [OperationState.SUCCEEDED, OperationState.DEAD])
+def test_what_went_well_is_bounded_and_what_did_not_is_not(state: OperationState) -> None:
+    loop = Loop()
+    log = CommandLog(loop, Lines.SOME)
+    with capture_logs() as logs:
+        log.applied([], [[ended(number, state) for number in range(LINES_AT_ONCE + 50)]])
+        loop.turns()
+        good = state is OperationState.SUCCEEDED
+        assert len(events(logs)) == LINES_AT_ONCE + (0 if good else 50)
+        loop.at += S
+        log.applied([], [[ended(number, state) for number in range(2 * LINES_A_SECOND)]])
+        loop.turns()
+        assert len(events(logs)) == LINES_AT_ONCE + (LINES_A_SECOND if good else 50 + 2 * LINES_A_SECOND)
+        loop.at += TELL_NS
+        log.stopped()
+    left_out = sum(line["lines"] for line in logs if line["event"] == "commands_left_out")
+    assert left_out == (50 + LINES_A_SECOND if good else 0)
