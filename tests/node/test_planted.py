@@ -193,8 +193,8 @@ FAULTS = [
     Fault(
         "retry resets the attempts (S51)",
         OutboxMachine._fail,
-        "operation.failures += 1",
-        "operation.failures = 1",
+        "operation.failures += trigger in _FAILURES",
+        "operation.failures = int(trigger in _FAILURES)",
         dispatch.test_s51_poison_is_retried_with_growing_pauses_and_then_dead_while_others_go_on,
     ),
     Fault(
@@ -270,8 +270,8 @@ FAULTS = [
     Fault(
         "unfenced effect before its dispatch is committed (S50)",
         Dispatcher._start,
-        "if self._resource.guarantee is Guarantee.FENCED:",
-        "if True:",
+        "batch.beside = self._resource.guarantee is Guarantee.FENCED and self._may_run_beside(operations)",
+        "batch.beside = True",
         lambda: dispatch.test_s50_unfenced_effects_wait_for_the_commit_of_their_dispatch(Guarantee.NAKED),
     ),
     Fault(

@@ -32,8 +32,8 @@ MUTANTS = (
     _mutant(
         "an effect that needs a committed dispatch does not wait for it",
         Dispatcher._start,
-        "if self._resource.guarantee is Guarantee.FENCED:",
-        "if True:",
+        "batch.beside = self._resource.guarantee is Guarantee.FENCED and self._may_run_beside(operations)",
+        "batch.beside = True",
     ),
     _mutant(
         "a lane goes on before its head's failure is known",
