@@ -93,12 +93,16 @@ def node() -> None:
 
 @click.group(
     cls=FencepostGroup,
-    help="Look at commands and their outcomes.",
+    help="Look at commands and their outcomes, and decide about them.",
     examples=("fencepost command list", "fencepost command show order-1001 --history"),
     lazy={
         "list": ".commands.command:list_commands",
         "show": ".commands.command:show",
         "watch": ".commands.command:watch",
+        "cancel": ".commands.wishes:cancel",
+        "redrive": ".commands.wishes:redrive",
+        "resolve": ".commands.wishes:resolve",
+        "discard": ".commands.wishes:discard",
     },
 )
 def command() -> None:
@@ -108,8 +112,12 @@ def command() -> None:
 @click.group(
     cls=FencepostGroup,
     help="Look at the protected resources.",
-    examples=("fencepost resource fences", "fencepost resource fences -o json"),
-    lazy={"fences": ".commands.resource:fences"},
+    examples=("fencepost resource list", "fencepost resource fences"),
+    lazy={
+        "list": ".commands.resource:list_resources",
+        "fences": ".commands.resource:fences",
+        "claim": ".commands.resource:claim",
+    },
 )
 def resource() -> None:
     pass

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum, StrEnum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from .core.entry import Entry, Snapshot
 from .core.errors import FencepostError, StorageError
@@ -258,6 +258,20 @@ class AttemptOutcome(NamedTuple):
     """What the other side asked for before the next attempt (Retry-After), nanoseconds; 0 for nothing."""
 
 
+class Found(StrEnum):
+    """What a resource says when it is asked whether an operation was applied."""
+
+    APPLIED = "applied"
+    NOT_APPLIED = "not-applied"
+    UNKNOWN = "unknown"
+
+
+class Answered(NamedTuple):
+    found: Found
+    result: bytes = b""
+    """The first result, where it was applied and is known."""
+
+
 class Fence(NamedTuple):
     """What a resource remembers of the highest token it has accepted."""
 
@@ -301,3 +315,11 @@ class Resource(Protocol):
     async def fence(self) -> Fence | None: ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class QueryableResource(Resource, Protocol):
+    """A resource that can be asked what has become of an operation, whatever its guarantee. It must not say
+    NOT_APPLIED of what may still be applied by a token below the highest that it was claimed with."""
+
+    async def query(self, operation_id: str) -> Answered: ...

@@ -294,7 +294,7 @@ def _after_resolve(made: Resolve, was: Standing) -> Standing:
         return was._replace(state=OperationState.DEAD, unsure=False)
     if was.unwanted:
         return was._replace(state=OperationState.CANCELLED, unsure=False)
-    return was._replace(state=OperationState.RETRY_WAIT, unsure=False, lost=0)
+    return was._replace(state=OperationState.RETRY_WAIT, unsure=False)
 
 
 def _touched(replay: Replay, made: object) -> Iterable[Operation]:

@@ -18,6 +18,7 @@ from ...raft.core.invariants import summarize
 from ...raft.core.step import Raft
 from ...raft.effects.coordinator import EffectsCoordinator
 from ...raft.node.applier import Applier
+from ...raft.node.commands import CommandCalls
 from ...raft.node.divergence import DivergenceWatch
 from ...raft.node.entries import EntryReading
 from ...raft.node.handover import HandoverCalls
@@ -149,6 +150,8 @@ class SimNode:
             resources=self.resources,
             policies={name: outside.spec.policy for name, outside in world.resources.items()},
             activation_policies={name: outside.spec.activation for name, outside in world.resources.items()},
+            dispatch_policies={name: outside.spec.dispatch for name, outside in world.resources.items()},
+            retention=world.retention,
             runtime=self.runtime,
             clock=self.clock,
             randomness=self.host,
@@ -194,6 +197,9 @@ class SimNode:
         timers = self.process.loop
         members = MemberCalls(self.loop, timers, leader_address=self._leader_address, addresses=self._addresses)
         self.handover = HandoverCalls(self.loop, timers, self.effects, leader_address=self._leader_address)
+        commands = CommandCalls(
+            self.loop, timers, self.machine, lambda: self.effects.acting, leader_address=self._leader_address
+        )
         self.service = ClientService(
             loop=self.loop,
             machine=self.machine,
@@ -203,6 +209,7 @@ class SimNode:
                 "resource.fences": self.effects.fences,
                 **members.methods(),
                 **self.handover.methods(),
+                **commands.methods(),
             },
         )
         self.divergence = self.loop.divergence = DivergenceWatch(self.loop, self.transport.send)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from ...raft.core.errors import FencepostError, ResourceUnavailable
 from ...raft.core.errors import Outcome as OutcomeOf
 from ...raft.core.token import FencingToken
-from ...raft.effects.policy import ActivationPolicy, RetryPolicy
+from ...raft.effects.policy import ActivationPolicy, DispatchPolicy, RetryPolicy
 from ...raft.effects.resources.memory import Effect, FakeResource, MemoryStore
 from ...raft.ports import Attempt, AttemptOutcome, Guarantee
 from .loop import SimLoop
@@ -39,6 +39,7 @@ class ResourceSpec(NamedTuple):
     policy: RetryPolicy = RetryPolicy()
     activation: ActivationPolicy = ActivationPolicy()
     settings: ResourceSettings = ResourceSettings()
+    dispatch: DispatchPolicy = DispatchPolicy()
 
 
 class AttemptRecord(NamedTuple):

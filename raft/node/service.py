@@ -296,7 +296,7 @@ def _unknown_answer(request_id: int, operation: Operation, replayed: bool, why: 
 
 
 def _done_answer(request_id: int, operation: Operation, replayed: bool) -> Answer:
-    failed = operation.state in (OperationState.FAILED, OperationState.DEAD)
+    failed = operation.state is not OperationState.SUCCEEDED and operation.state in TERMINAL
     return Answer(
         request_id,
         _DONE,

@@ -252,7 +252,7 @@ def _change_violations(old: OperationView, new: OperationView, index: int) -> It
     if redriven and (old.state, new.state, new.place) != (OperationState.DEAD, OperationState.COMMITTED, index):
         yield f"its place went from {old.place} to {new.place}, and it from {old.state} to {new.state}"
     counted_less = new.failures < old.failures or new.lost < old.lost
-    if new.attempt < old.attempt or (counted_less and not redriven and old.state is not OperationState.IN_DOUBT):
+    if new.attempt < old.attempt or (counted_less and not redriven):
         yield "an attempt was taken back"
     if old.token is not None and (new.token is None or new.token < old.token):
         yield f"its token went down from {old.token} to {new.token}"

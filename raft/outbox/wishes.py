@@ -120,7 +120,6 @@ class Wishes(Bookkeeping):
             operation.result, operation.error = resolve.result, ""
         elif trigger is Trigger.ABSENT:
             operation.next_try_ns = entry.time_ns
-            operation.lost = 0
         else:
             operation.error = note
         self._settle(operation)

@@ -14,7 +14,7 @@ from fencepost.raft.core.errors import StorageError
 from fencepost.raft.core.events import Persist
 from fencepost.raft.core.token import FencingToken
 from fencepost.raft.effects.resources.memory import FakeResource
-from fencepost.raft.ports import Attempt, AttemptOutcome, Fence, Guarantee, Resource
+from fencepost.raft.ports import Answered, Attempt, AttemptOutcome, Fence, Guarantee, Resource
 
 from .virtual_time import VirtualTimeLoop
 
@@ -238,6 +238,14 @@ class GatedResource:
     async def fence(self) -> Fence | None:
         await self._travel(False)
         return await self.inner.fence()
+
+
+class QueryableResource(GatedResource):
+    """One that can be asked what has become of an operation."""
+
+    async def query(self, operation_id: str) -> Answered:
+        await self._travel(False)
+        return await self.inner.query(operation_id)
 
 
 def as_resource(gated: GatedResource) -> Resource:

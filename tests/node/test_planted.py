@@ -178,8 +178,8 @@ FAULTS = [
     ),
     Fault(
         "a lane stands still for ever behind a head that has ended",
-        DispatchQueue.ended,
-        "if operation.lane in self._standing:",
+        DispatchQueue.changed,
+        "if waits and (name in self._standing or self._lanes[name][0].state in TERMINAL):",
         "if False:",
         late.test_a_success_that_arrives_in_a_later_tenure_frees_the_lane_behind_it,
     ),
@@ -200,7 +200,7 @@ FAULTS = [
     Fault(
         "backoff reset by a failover (S53)",
         DispatchQueue._enter,
-        "if operation.state is _RETRY_WAIT:",
+        "if due_ns:",
         "if False:",
         dispatch.test_s51_s53_attempts_and_backoff_survive_a_failover,
     ),
@@ -228,7 +228,7 @@ FAULTS = [
     Fault(
         "no pause for what was not attempted (S53)",
         policy.judge,
-        "elif verdict is Verdict.NOT_ATTEMPTED and error and not suspended:",
+        "elif status == AttemptStatus.NOT_ATTEMPTED and error and not suspended:",
         "elif False:",
         lambda: dispatch.test_s53_a_handler_that_always_raises_makes_no_storm(Guarantee.FENCED),
     ),
@@ -277,7 +277,7 @@ FAULTS = [
     Fault(
         "concurrency not bounded (S53)",
         Dispatcher.pump,
-        "while queue.has_ready and self._running + others < self._resource.concurrency:",
+        "while queue.has_ready and self._running + others < self._concurrency():",
         "while queue.has_ready:",
         dispatch.test_concurrency_is_bounded_and_used,
     ),
@@ -291,7 +291,7 @@ FAULTS = [
     Fault(
         "full speed at once after an activation (S53)",
         Dispatcher.resume,
-        "self._batch_max = SLOW_START_ATTEMPTS",
+        "self._batch_max = self._dispatch_policy.slow_start",
         "pass",
         dispatch.test_s53_slow_start_after_every_activation,
     ),

@@ -62,7 +62,7 @@ MUTANTS = (
     _mutant(
         "more effects run at once than the resource takes",
         Dispatcher.pump,
-        "while queue.has_ready and self._running + others < self._resource.concurrency:",
+        "while queue.has_ready and self._running + others < self._concurrency():",
         "while queue.has_ready:",
     ),
     _mutant(
