@@ -49,7 +49,8 @@ COMMANDS = [pytest.param(path, id=" ".join(path) or "fencepost") for path, _ in 
 SPECIFIED = {
     "cluster init", "cluster transfer-leader", "cluster step-down", "node start", "node check-config", "member list",
     "member config", "member add", "member promote", "member remove", "status", "submit", "command list",
-    "command show", "command watch", "resource fences", "wait", "jepsen check", "jepsen replay", "jepsen run",
+    "command show", "command watch", "command cancel", "command redrive", "command resolve", "command discard",
+    "resource list", "resource fences", "resource claim", "wait", "jepsen check", "jepsen replay", "jepsen run",
     "cluster recover", "log tail", "log get", "log verify", "snapshot save", "snapshot inspect", "snapshot restore",
     "debug storage-workload", "debug storage-recover",
     "explain", "completion",
@@ -252,7 +253,8 @@ def test_completion(shell: str) -> None:
 def test_completion_completes() -> None:
     variables = {"_FENCEPOST_COMPLETE": "bash_complete", "COMP_WORDS": "fencepost command ", "COMP_CWORD": "2"}
     found = subprocess.run(PROGRAM, env=environment(**variables), capture_output=True, check=True, timeout=30)
-    assert found.stdout.decode().split() == ["plain,list", "plain,show", "plain,watch"]
+    words = ("cancel", "discard", "list", "redrive", "resolve", "show", "watch")
+    assert found.stdout.decode().split() == [f"plain,{word}" for word in words]
 
 
 def test_a_command_loads_only_what_it_needs() -> None:
