@@ -10,7 +10,7 @@ from typing import Any
 from ...raft.core.errors import ResourceUnavailable
 from ...raft.core.token import FencingToken
 from ...raft.effects.runtime import Completion
-from ...raft.ports import Attempt, AttemptOutcome, AttemptStatus, Fence, Guarantee
+from ...raft.ports import Answered, Attempt, AttemptOutcome, AttemptStatus, Fence, Guarantee
 from .loop import SimLoop
 from .process import Process
 from .resource import NO_TOKEN, OutsideResource, Request
@@ -112,6 +112,10 @@ class ResourceClient:
         finally:
             self.under_way -= 1
 
+    async def _asked(self, operation_id: str) -> Answered:
+        answer: Answered = await self._call("fence", NO_TOKEN, operation_id, ())
+        return answer
+
     async def _call(self, kind: str, token: FencingToken, holder: str, attempts: Sequence[Attempt]) -> Any:
         thread = self._thread
         answered = thread.create_future()
@@ -147,3 +151,10 @@ class ResourceClient:
             tail_ns = int(settings.tail_ns * self._chance.paretovariate(settings.tail_alpha))
             return settings.way_min_ns + min(tail_ns, settings.tail_max_ns)
         return settings.way_min_ns + int(drawn * settings.way_spread_ns)
+
+
+class QueryableClient(ResourceClient):
+    """``ports.QueryableResource``."""
+
+    async def query(self, operation_id: str) -> Answered:
+        return await self._asked(operation_id)

@@ -35,7 +35,7 @@ from ...storage.snapshots import FileSnapshotStore, check_log_follows
 from ...transport.acquaintances import Acquaintances
 from ...transport.handshake import LocalNode
 from .clock import SimClock
-from .effects import ResourceClient, SimRuntime
+from .effects import QueryableClient, ResourceClient, SimRuntime
 from .logwriter import LogWriter
 from .process import Process
 from .registers import Registers
@@ -137,7 +137,9 @@ class SimNode:
         thread = self.effects_thread = process.thread()
         """Where effects run, beside the node's own loop."""
         self.resources = {
-            name: ResourceClient(outside, process, thread, self.name, self.boot, self.host.chance)
+            name: (QueryableClient if outside.spec.queryable else ResourceClient)(
+                outside, process, thread, self.name, self.boot, self.host.chance
+            )
             for name, outside in world.resources.items()
         }
         self.runtime = SimRuntime(process.loop, thread)

@@ -40,6 +40,9 @@ class ResourceSpec(NamedTuple):
     activation: ActivationPolicy = ActivationPolicy()
     settings: ResourceSettings = ResourceSettings()
     dispatch: DispatchPolicy = DispatchPolicy()
+    queryable: bool = False
+    """Whether it can be asked what has become of an operation. One that is not fenced cannot, for an attempt may come
+    after the answer."""
 
 
 class AttemptRecord(NamedTuple):
@@ -262,6 +265,8 @@ class OutsideResource:
                 result = _run_now(inner.execute(request.token, request.holder, request.attempts))
             elif request.kind == "claim":
                 result = _run_now(inner.claim(request.token, request.holder))
+            elif request.holder:  # A question as well, but about an operation.
+                result = _run_now(inner.query(request.holder))
             else:
                 result = _run_now(inner.fence())
         except FencepostError as raised:

@@ -77,7 +77,7 @@ class Dispatcher:
         self._on_executed = on_executed
         self._queue = DispatchQueue(resource.effects, dead_blocks=dispatch_policy.on_dead is OnDead.BLOCK)
         self._held: set[int] = set()
-        """By index: what is being cancelled. An effect that ran beside its dispatch could overtake that."""
+        """By index: what was asked to be cancelled. An effect that ran beside its dispatch could overtake that."""
         self._executions = executions
         self._executing = 0
         """Of ``executions``, those of this tenure."""
@@ -276,7 +276,8 @@ class Dispatcher:
 
     def changed(self, operation: Operation) -> None:
         """A command of this resource has ended, or can be started again, by another way than through here."""
-        self._held.discard(operation.index)
+        if operation.state in TERMINAL:
+            self._held.discard(operation.index)
         self._queue.changed(operation)
 
     def died(self, operation: Operation) -> None:
@@ -329,7 +330,6 @@ class Dispatcher:
         lanes: dict[str, list[Operation]] = {}
         for operation in batch.operations:
             open_still = operation.state not in TERMINAL
-            self._held.discard(operation.index)
             if operation.state is OperationState.DEAD:
                 self._queue.died(operation)
             if operation.lane:

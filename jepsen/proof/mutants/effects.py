@@ -8,6 +8,7 @@ from typing import Any
 from ....raft.effects import policy
 from ....raft.effects.authority import Authority
 from ....raft.effects.dispatcher import Dispatcher
+from ....raft.effects.due import DueTimes
 from ....raft.effects.queue import DispatchQueue
 from ....raft.effects.tenure import Tenure
 from ....raft.node.loop import RaftLoop
@@ -70,6 +71,18 @@ MUTANTS = (
         RaftLoop.cluster_time_ns,
         "return self._clock.monotonic_ns() + self._cluster_ahead_ns",
         "return self._clock.time_ns()",
+    ),
+    _mutant(
+        "a cancel is overtaken by an effect that runs beside its dispatch",
+        Dispatcher.hold,
+        "self._held.add(operation.index)",
+        "pass",
+    ),
+    _mutant(
+        "a deadline is looked at by nobody",
+        DueTimes._expire,
+        "elif operation.state in _FREE:",
+        "elif False:",
     ),
     _mutant("a retry is woken by nothing", Dispatcher.pump, "queue.wake(self._cluster_time_ns())", "pass"),
     _mutant(

@@ -48,6 +48,36 @@ MUTANTS = (
         "if state is OperationState.COMMITTED:",
     ),
     _mutant(
+        "what is under way is cancelled for certain",
+        OutboxMachine._way_to_cancel,
+        "if operation.state is OperationState.DISPATCHED:",
+        "if operation.state is OperationState.DISPATCHED and not operation.attempt:",
+    ),
+    _mutant(
+        "what may have been applied is cancelled for certain",
+        OutboxMachine._way_to_cancel,
+        "heard_of_all = not operation.unsure and not operation.lost",
+        "heard_of_all = own = True",
+    ),
+    _mutant(
+        "what is scheduled is begun at once",
+        OutboxMachine._apply_dispatch,
+        "if operation.not_before_ns > time_ns or 0 < operation.deadline_ns <= time_ns:",
+        "if operation.not_before_ns > 2 * time_ns:",
+    ),
+    _mutant(
+        "a redriven letter keeps its old place",
+        OutboxMachine._apply_redrive,
+        "operation.place = entry.index",
+        "pass",
+    ),
+    _mutant(
+        "a dead letter is forgotten",
+        OutboxMachine._end,
+        "elif operation.state in FINAL:",
+        "if operation.state in TERMINAL:",
+    ),
+    _mutant(
         "cluster time is not in a snapshot",
         outbox_snapshot._load_head,
         "state.cluster_time_ns = head.cluster_time_ns",
