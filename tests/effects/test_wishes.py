@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from fencepost.raft.core.errors import CommandInvalid, NotFound, NotLeader, WrongState
+from fencepost.raft.effects.dispatcher import Dispatcher
 from fencepost.raft.effects.handlers import Retryable
 from fencepost.raft.effects.policy import DispatchPolicy, OnDead, RetryPolicy
 from fencepost.raft.outbox.codec import Command, Retention, encode
 from fencepost.raft.outbox.operation import OperationState
 from fencepost.raft.ports import Attempt, Guarantee, SubmitRequest, Wait
 
+from ..core.planting import planted
 from ..node.world import ResourceSpec, SimNode, World
 
 S = 1_000_000_000
@@ -75,6 +77,31 @@ def test_what_is_under_way_is_only_asked_to_be_cancelled_and_the_answer_says_so(
         leader.resource.release()
         world.until(lambda: leader.operation("a").state is OperationState.CANCELLED)
         assert executed(world) == []
+
+
+def cancelled_while_nothing_commits() -> None:
+    """Its next attempt is due while the cancel waits for its commit: it waits as well, and does not run."""
+    policy = RetryPolicy(backoff_ns=100_000_000, backoff_max_ns=100_000_000)
+    with World(ResourceSpec(effects=failing({"a": 1}), policy=policy), seed=3) as world:
+        leader = world.active_leader()
+        world.submit(leader, "a", wait=Wait.COMMITTED)
+        world.until(lambda: leader.operation("a").state is OperationState.RETRY_WAIT)
+        others = [node.name for node in world.up() if node is not leader]
+        world.blocked |= {(leader.name, name) for name in others}
+        request = world.call(leader, "command.cancel", id="a")
+        world.advance(0.15)
+        world.blocked.clear()
+        world.until(lambda: world.heard(request))
+        world.until(lambda: leader.operation("a").state in (OperationState.CANCELLED, OperationState.SUCCEEDED))
+        world.advance(1)
+        assert leader.operation("a").state is OperationState.CANCELLED
+        assert executed(world) == []
+
+
+def test_an_attempt_that_is_due_does_not_overtake_a_cancel_that_is_not_committed_yet() -> None:
+    cancelled_while_nothing_commits()
+    with planted(Dispatcher.hold, "self._held.add(operation.index)", "pass"), pytest.raises(AssertionError):
+        cancelled_while_nothing_commits()
 
 
 def test_an_effect_that_would_run_beside_its_dispatch_does_not_overtake_a_cancel() -> None:

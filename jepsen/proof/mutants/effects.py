@@ -73,12 +73,6 @@ MUTANTS = (
         "return self._clock.time_ns()",
     ),
     _mutant(
-        "a cancel is overtaken by an effect that runs beside its dispatch",
-        Dispatcher.hold,
-        "self._held.add(operation.index)",
-        "pass",
-    ),
-    _mutant(
         "a deadline is looked at by nobody",
         DueTimes._expire,
         "elif operation.state in _FREE:",

@@ -60,12 +60,6 @@ MUTANTS = (
         "heard_of_all = own = True",
     ),
     _mutant(
-        "what is scheduled is begun at once",
-        OutboxMachine._apply_dispatch,
-        "if operation.not_before_ns > time_ns or 0 < operation.deadline_ns <= time_ns:",
-        "if operation.not_before_ns > 2 * time_ns:",
-    ),
-    _mutant(
         "a redriven letter keeps its old place",
         OutboxMachine._apply_redrive,
         "operation.place = entry.index",
