@@ -85,7 +85,7 @@ class SubmitResult(NamedTuple):
 
 
 class Expired(NamedTuple):
-    """A submission under an id that may have been known and was forgotten: nothing was accepted (S35)."""
+    """A submission under an id that may have been known and was forgotten: nothing was accepted (S33)."""
 
     operation_id: str
 

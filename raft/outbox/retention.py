@@ -1,4 +1,4 @@
-"""How long what has ended is remembered (concepts: Operation ids; S35).
+"""How long what has ended is remembered (concepts: Operation ids; S33).
 
 By cluster time and by count, both of which all replicas know alike. Never forgotten: what has not ended, and
 dead letters. Whatever has the same end as another is forgotten with it, so that the order among them says nothing.

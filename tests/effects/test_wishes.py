@@ -213,7 +213,7 @@ def test_a_quiet_cluster_appends_nothing_unless_something_is_due() -> None:
         assert leader.raft.log.last_index == before
 
 
-def test_s35_a_quiet_cluster_forgets_what_its_settings_let_it() -> None:
+def test_s33_a_quiet_cluster_forgets_what_its_settings_let_it() -> None:
     with World(retention=Retention(20 * S, 0)) as world:
         leader = world.active_leader()
         world.done(leader, "a", "b")

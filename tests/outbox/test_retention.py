@@ -1,4 +1,4 @@
-"""S35: what is forgotten, when, and what an id that was forgotten gets for an answer."""
+"""S33: what is forgotten, when, and what an id that was forgotten gets for an answer."""
 
 from __future__ import annotations
 
