@@ -75,6 +75,15 @@ KINDS: dict[str, tuple[str, str]] = {
     "CommandList": ("`command list`", "`items`, `next_after_index`"),
     "CommandHistory": ("`command show --history -o tsv`", "the steps alone"),
     "CommandStep": ("`command watch`", "one step: index, time_ns, state, attempt, token, note"),
+    "CommandDecision": (
+        "`command cancel`, `redrive`, `resolve`, `discard`",
+        "`id`, `did`, `definite` (false where it is only asked for), `state`, `attempt`, `error`",
+    ),
+    "ResourceList": (
+        "`resource list`",
+        "`items`: name, kind, guarantee, activation, token, pending, in_flight, dead, in_doubt, last_error",
+    ),
+    "ResourceClaim": ("`resource claim`", "`resource`, `token`"),
     "ResourceFenceList": ("`resource fences`", "`items`: name, kind, guarantee, activation, token, holder, error"),
     "Wait": ("`wait`", "`for`, `found`"),
     "MemberList": (
