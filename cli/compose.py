@@ -21,9 +21,10 @@ from ..raft.core.errors import FencepostError
 from ..raft.core.options import SECOND, Options
 from ..raft.core.step import Raft
 from ..raft.effects.coordinator import EffectsCoordinator
-from ..raft.effects.policy import ActivationPolicy, RetryPolicy
+from ..raft.effects.policy import ActivationPolicy, DispatchPolicy, OnDead, RetryPolicy
 from ..raft.node.applier import Applier
 from ..raft.node.command_log import CommandLog, Lines
+from ..raft.node.commands import CommandCalls
 from ..raft.node.divergence import DivergenceWatch
 from ..raft.node.entries import EntryReading
 from ..raft.node.handover import HandoverCalls
@@ -37,6 +38,7 @@ from ..raft.node.runner import ThreadRunner
 from ..raft.node.service import ClientService
 from ..raft.node.snapshots import SnapshotKeeper
 from ..raft.node.system import SystemClock, SystemRandomness
+from ..raft.outbox.codec import Retention
 from ..raft.outbox.machine import OutboxMachine
 from ..storage.identity import DataDirectory
 from ..storage.log_store import FileLogStore
@@ -166,6 +168,8 @@ class ComposedNode:
             resources=self.resources,
             policies={**_retry_policies(configuration), **parts.retry_policies},
             activation_policies={**_activation_policies(configuration), **parts.activation_policies},
+            dispatch_policies={**_dispatch_policies(configuration), **parts.dispatch_policies},
+            retention=Retention(configuration.outbox.retention_ns, configuration.outbox.retention_count),
             runtime=self._runtime,
             clock=clock,
             randomness=randomness,
@@ -278,6 +282,13 @@ class ComposedNode:
             leader_address=self._leader_address,
             addresses=self._addresses,
         )
+        commands = CommandCalls(
+            self.loop,
+            asyncio.get_running_loop(),
+            machine,
+            lambda: self.effects.acting,
+            leader_address=self._leader_address,
+        )
         return ClientService(
             loop=self.loop,
             machine=machine,
@@ -289,6 +300,7 @@ class ComposedNode:
                 **members.methods(),
                 **self._handover.methods(),
                 **self._reading.methods(),
+                **commands.methods(),
             },
         )
 
@@ -477,6 +489,18 @@ def _options(configuration: NodeConfiguration, *, lease_reads: bool) -> Options:
 def _activation_policies(configuration: NodeConfiguration) -> dict[str, ActivationPolicy]:
     return {
         name: ActivationPolicy(settings.required, settings.activation_timeout_ns)
+        for name, settings in configuration.resources.items()
+    }
+
+
+def _dispatch_policies(configuration: NodeConfiguration) -> dict[str, DispatchPolicy]:
+    return {
+        name: DispatchPolicy(
+            concurrency=settings.calls_at_once,
+            slow_start=settings.slow_start,
+            horizon_ns=settings.dispatch_horizon_ns,
+            on_dead=OnDead(settings.on_dead_name),
+        )
         for name, settings in configuration.resources.items()
     }
 

@@ -31,7 +31,7 @@ from .config_stores import HttpResourceConfiguration as HttpResourceConfiguratio
 from .config_stores import S3EffectConfiguration as S3EffectConfiguration
 from .config_stores import S3ResourceConfiguration as S3ResourceConfiguration
 from .config_stores import StoreConfiguration as StoreConfiguration
-from .settings import ADDRESS, BOOL, DURATION, NAME, PATH, choice, count, setting, size
+from .settings import ADDRESS, BOOL, DURATION, NAME, PATH, PAUSE, choice, count, setting, size
 
 _MS = 1_000_000
 _S = 1_000_000_000
@@ -166,6 +166,24 @@ class LimitsConfiguration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxConfiguration:
+    """What the cluster remembers. It is in the log: the leader's file counts, and a change of it is an entry."""
+
+    retention_ns: int = setting(
+        "retention",
+        PAUSE,
+        "so long after its end a command is remembered, with its result; 0s for ever",
+        default=0,
+    )
+    retention_count: int = setting(
+        "retention_count",
+        count(0, 1_000_000_000),
+        "so many commands that have ended are remembered, at the most, once they are ten minutes old; 0 for any number",
+        default=0,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfiguration:
     """Everything one node needs. ``peers`` are the other nodes, by id."""
 
@@ -176,6 +194,7 @@ class NodeConfiguration:
     storage: StorageConfiguration = field(default_factory=StorageConfiguration)
     snapshots: SnapshotsConfiguration = field(default_factory=SnapshotsConfiguration)
     limits: LimitsConfiguration = field(default_factory=LimitsConfiguration)
+    outbox: OutboxConfiguration = field(default_factory=OutboxConfiguration)
     resources: Mapping[str, ResourceConfiguration] = field(default_factory=dict)
     source: Path = Path()
     """The file it was read from."""
@@ -195,6 +214,7 @@ SECTIONS: dict[str, type] = {
     "storage": StorageConfiguration,
     "snapshots": SnapshotsConfiguration,
     "limits": LimitsConfiguration,
+    "outbox": OutboxConfiguration,
 }
 """The plain sections: the ones that flags and the environment can override key by key."""
 
@@ -247,6 +267,8 @@ def _describe(resource: ResourceConfiguration) -> dict[str, Any]:
         "max_attempts": resource.max_attempts,
         "backoff_ns": resource.backoff_ns,
         "backoff_max_ns": resource.backoff_max_ns,
+        "on_dead": resource.on_dead_name,
+        "dispatch_horizon_ns": resource.dispatch_horizon_ns,
         "schema": resource.schema if isinstance(resource, with_schema) else "",
         "effects": effects,
         **more,

@@ -1,8 +1,8 @@
 """Reading a node's configuration.
 
-Precedence for the plain sections (cluster, node, raft, storage, snapshots, limits): flag ``--set section.key=value``,
-then environment ``FENCEPOST_SECTION_KEY``, then the file, then the default. Relative paths in the
-file are relative to the file, those of flags and environment to the working folder. Everything wrong
+Precedence for the plain sections (cluster, node, raft, storage, snapshots, limits, outbox): flag
+``--set section.key=value``, then environment ``FENCEPOST_SECTION_KEY``, then the file, then the default. Relative
+paths in the file are relative to the file, those of flags and environment to the working folder. Everything wrong
 is reported at once.
 """
 
@@ -22,6 +22,7 @@ from .config import (
     LimitsConfiguration,
     NodeConfiguration,
     NodeSection,
+    OutboxConfiguration,
     PythonEffectConfiguration,
     PythonResourceConfiguration,
     RaftConfiguration,
@@ -128,11 +129,16 @@ def _read(
     limits = document.section(
         LimitsConfiguration, document.table(root, ["limits"]), ["limits"], overrides=overrides["limits"]
     )
+    outbox = document.section(
+        OutboxConfiguration, document.table(root, ["outbox"]), ["outbox"], overrides=overrides["outbox"]
+    )
     peers = _read_peers(document, node)
     if raft is not None:
         _check_timing(document, raft)
     resources = _read_resources(document)
-    if cluster is None or node is None or raft is None or storage is None or snapshots is None or limits is None:
+    if cluster is None or node is None or raft is None or storage is None:
+        return None
+    if snapshots is None or limits is None or outbox is None:
         return None
     return NodeConfiguration(
         cluster=cluster,
@@ -142,6 +148,7 @@ def _read(
         storage=storage,
         snapshots=snapshots,
         limits=limits,
+        outbox=outbox,
         resources=resources,
         source=source,
     )

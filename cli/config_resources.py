@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..raft.effects.policy import OnDead
 from ..raft.effects.resources.postgres_tables import Dedupe
 from ..raft.effects.resources.python import HORIZON_NS
 from ..raft.ports import Guarantee
@@ -73,6 +74,27 @@ class ResourceSettings:
     )
     backoff_ns: int = setting("backoff", DURATION, "pause before the second attempt, at most", default=100 * _MS)
     backoff_max_ns: int = setting("backoff_max", DURATION, "the longest pause between attempts", default=30 * _S)
+    on_dead_name: str = setting(
+        "on_dead",
+        choice(*(each.value for each in OnDead)),
+        "whether a lane goes on behind a dead letter, or stands until that is redriven or discarded",
+        default=OnDead.CONTINUE.value,
+    )
+    dispatch_horizon_ns: int = setting(
+        "dispatch_horizon",
+        PAUSE,
+        "so long a command that may have been applied is repeated, and after that is in doubt; 0s for ever",
+        default=0,
+    )
+    slow_start: int = setting(
+        "slow_start",
+        count(1, 10_000),
+        "commands in a batch after an activation; doubled as they succeed",
+        default=16,
+    )
+    calls_at_once: int = setting(
+        "calls_at_once", count(0, 10_000), "calls at once, at most; 0 for as many as the kind takes", default=0
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -248,9 +248,16 @@ _CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "OPERATION_ID_EXPIRED": (
         "the operation id is older than what is remembered",
-        """Ids of a program's own proposals are remembered for a time and a number of them. This one carries its time
-        (UUIDv7), and ids of that time have been forgotten: it may have been applied then. It was not applied now.
-        Read the state that it would have changed; if it is not there, propose it under a new id.""",
+        """Operation ids are remembered for a time and a number of them, those of commands (`[outbox] retention`) and
+        those of a program's own proposals. This one carries its time (UUIDv7), and ids of that time have been
+        forgotten: it may have been executed then. It was not executed now. Look at the resource, or read the state
+        that it would have changed; if it is not there, submit it under a new id.""",
+    ),
+    "WRONG_STATE": (
+        "the command is not in a state in which that can be done",
+        """Nothing was changed. A command that has ended cannot be cancelled; only a dead letter is redriven or
+        discarded; only a command in doubt is resolved. `fencepost command show ID --history` says what it is and how
+        it came to be that.""",
     ),
     "RESULT_LOST": (
         "it was executed, and its result cannot be given",

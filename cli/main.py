@@ -94,12 +94,16 @@ def node() -> None:
 
 @click.group(
     cls=FencepostGroup,
-    help="Look at commands and their outcomes.",
+    help="Look at commands and their outcomes, and decide about them.",
     examples=("fencepost command list", "fencepost command show order-1001 --history"),
     lazy={
         "list": ".commands.command:list_commands",
         "show": ".commands.command:show",
         "watch": ".commands.command:watch",
+        "cancel": ".commands.wishes:cancel",
+        "redrive": ".commands.wishes:redrive",
+        "resolve": ".commands.wishes:resolve",
+        "discard": ".commands.wishes:discard",
     },
 )
 def command() -> None:
@@ -109,8 +113,13 @@ def command() -> None:
 @click.group(
     cls=FencepostGroup,
     help="Look at the protected resources.",
-    examples=("fencepost resource fences", "fencepost resource mode ledger"),
-    lazy={"fences": ".commands.resource:fences", "mode": ".commands.mode:mode"},
+    examples=("fencepost resource list", "fencepost resource fences", "fencepost resource mode ledger"),
+    lazy={
+        "list": ".commands.resource:list_resources",
+        "fences": ".commands.resource:fences",
+        "claim": ".commands.resource:claim",
+        "mode": ".commands.mode:mode",
+    },
 )
 def resource() -> None:
     pass

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..raft.effects.policy import ActivationPolicy, RetryPolicy
+from ..raft.effects.policy import ActivationPolicy, DispatchPolicy, RetryPolicy
 from ..raft.effects.runtime import EffectsRuntime, ThreadRuntime
 from ..raft.ports import Machine, Resource
 
@@ -28,6 +28,7 @@ class Parts:
     resources: Mapping[str, Resource] = field(default_factory=dict)
     retry_policies: Mapping[str, RetryPolicy] = field(default_factory=dict)
     activation_policies: Mapping[str, ActivationPolicy] = field(default_factory=dict)
+    dispatch_policies: Mapping[str, DispatchPolicy] = field(default_factory=dict)
     runtime: Callable[[asyncio.AbstractEventLoop, Last], EffectsRuntime] = own_thread
     """Makes what effects run on, from the node's loop."""
     definitions: Mapping[str, Any] = field(default_factory=dict)

@@ -8,10 +8,12 @@ import shlex
 import time
 import uuid
 from collections import Counter
+from datetime import datetime
 from typing import Any, NoReturn
 
 from ..raft.core.errors import CommandInvalid
 from ..raft.outbox.codec import canonical_json
+from .settings import parse_duration
 
 
 def new_operation_id() -> str:
@@ -48,6 +50,19 @@ def canonical(value: Any) -> bytes:
         raise CommandInvalid("the payload has a lone surrogate, no valid text; nothing was committed") from error
     except ValueError as error:
         raise CommandInvalid(f"the payload cannot be encoded: {error}; nothing was committed") from error
+
+
+def parse_time(text: str, now_ns: int) -> int:
+    """A moment in nanoseconds since the Unix epoch: ``+10m`` from now, or ISO 8601 with its zone. Raises ValueError."""
+    if text.startswith("+"):
+        return now_ns + parse_duration(text[1:])
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no time; write +10m, or 2027-01-31T08:00Z") from None
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} has no zone; write {text}Z for UTC, or {text}+01:00")
+    return int(moment.timestamp()) * 1_000_000_000 + moment.microsecond * 1000
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum, StrEnum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from .core.entry import Entry, Snapshot
 from .core.errors import FencepostError, StorageError
@@ -258,6 +258,20 @@ class AttemptOutcome(NamedTuple):
     """What the other side asked for before the next attempt (Retry-After), nanoseconds; 0 for nothing."""
 
 
+class Found(StrEnum):
+    """What a resource says when it is asked whether an operation was applied."""
+
+    APPLIED = "applied"
+    NOT_APPLIED = "not-applied"
+    UNKNOWN = "unknown"
+
+
+class Answered(NamedTuple):
+    found: Found
+    result: bytes = b""
+    """The first result, where it was applied and is known."""
+
+
 class Fence(NamedTuple):
     """What a resource remembers of the highest token it has accepted."""
 
@@ -301,3 +315,19 @@ class Resource(Protocol):
     async def fence(self) -> Fence | None: ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class QueryableResource(Resource, Protocol):
+    """A resource that can be asked what has become of an operation, whatever its guarantee. Methods run on the effects
+    loop, like those of :class:`Resource`."""
+
+    @property
+    def absence_is_final(self) -> bool:
+        """Whether NOT_APPLIED, said behind a claim, stays true of every attempt made under a lower token. Without that
+        it only says that nothing has arrived so far: what was sent may still be on its way, and nobody may conclude
+        from it that the operation can be repeated or given up."""
+
+    async def query(self, attempt: Attempt) -> Answered:
+        """Whether the operation of ``attempt``, which is its last one, was applied by any attempt. Does nothing but
+        look. What cannot be asked about is UNKNOWN."""

@@ -129,6 +129,42 @@ class Client:
             timeout_s=self._timeout_s if timeout_s is None else timeout_s,
         )
 
+    async def cancel(self, operation_id: str, *, note: str = "", timeout_s: float | None = None) -> dict[str, Any]:
+        """Have a command not executed. ``definite`` in the answer says whether that is certain; else an attempt is
+        under way or may have been, and it is cancelled only where that one turns out not to have been applied.
+
+        Raises :class:`NotFound`, :class:`WrongState` (it has ended, or is in doubt), :class:`NoLeader` or
+        :class:`NoEndpoint` (nothing was done), :class:`OutcomeUnknown`.
+        """
+        return await self._wish("cancel", {"id": operation_id, "note": note}, timeout_s)
+
+    async def redrive(
+        self, operation_id: str, *, note: str = "", not_applied: bool = False, timeout_s: float | None = None
+    ) -> dict[str, Any]:
+        """Have a dead letter tried again, under its id and at a new place in its lane. ``not_applied`` is your word
+        that no earlier attempt took effect. Raises what :meth:`cancel` does."""
+        parameters = {"id": operation_id, "note": note, "not_applied": not_applied}
+        return await self._wish("redrive", parameters, timeout_s)
+
+    async def resolve(
+        self, operation_id: str, outcome: str, *, note: str, result: str = "", timeout_s: float | None = None
+    ) -> dict[str, Any]:
+        """Say what became of a command in doubt: ``outcome`` is ``done`` or ``failed``, ``note`` who looked and
+        where, ``result`` JSON of what is done. Raises what :meth:`cancel` does."""
+        parameters = {"id": operation_id, "as": outcome, "note": note, "result": result}
+        return await self._wish("resolve", parameters, timeout_s)
+
+    async def discard(self, operation_id: str, *, note: str = "", timeout_s: float | None = None) -> dict[str, Any]:
+        """Give a dead letter up for good. Raises what :meth:`cancel` does."""
+        return await self._wish("discard", {"id": operation_id, "note": note}, timeout_s)
+
+    async def _wish(self, what: str, parameters: dict[str, Any], timeout_s: float | None) -> dict[str, Any]:
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        asked = {**parameters, "timeout_s": limit_s}
+        body = await self.call(f"command.{what}", asked, leader=True, timeout_s=limit_s, idempotent=what == "cancel")
+        assert isinstance(body, dict)
+        return body
+
     async def call(
         self,
         method: str,

@@ -45,7 +45,7 @@ def _list_columns(render: Renderer) -> list[Column]:
 @click.option("--state", type=click.Choice([state.value for state in OperationState]), help="Only this state.")
 @click.option("--resource", help="Only this resource.")
 @click.option("--lane", help="Only this lane.")
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="At most so many.")
+@click.option("-n", "--limit", type=click.IntRange(1), default=100, show_default=True, help="At most so many.")
 @click.option("--after-index", type=click.IntRange(0), default=0, help="Only those after this log index.")
 def list_commands(state: str | None, resource: str | None, lane: str | None, limit: int, after_index: int) -> None:
     wanted = {"state": state, "resource": resource, "lane": lane}
@@ -119,6 +119,9 @@ def _show_columns(render: Renderer) -> list[Column]:
         Column.of("attempt"),
         Column("token", lambda row: token_text(row.get("token"))),
         Column("submitted", lambda row: render.time(row.get("submitted_ns"))),
+        Column("due", lambda row: render.time(row.get("not_before_ns"))),
+        Column("deadline", lambda row: render.time(row.get("deadline_ns"))),
+        Column("unwanted", lambda row: render.time(row.get("cancel_asked_ns"))),
         Column("finished", lambda row: render.time(row.get("finished_ns"))),
         Column.of("result"),
         Column.of("error"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from contextlib import ExitStack, aclosing
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from ..bulk.progress import progress_display
 from ..bulk.rows import Fields, lines_of, parse_row
 from ..bulk.run import BulkRun, Fate, Summary
 from ..output import Column, Unended
-from ..payload import canonical, new_operation_id, parse_json, quoted
+from ..payload import canonical, new_operation_id, parse_json, parse_time, quoted
 
 if TYPE_CHECKING:
     from ...transport.client import Client
@@ -57,6 +58,8 @@ bulk run the first that applies: 5, 3 or 4, 6, 8, 2."""
 @click.argument("payload", default="{}", metavar="[JSON|-|@FILE]")
 @click.option("--id", "operation_id", metavar="ID", help="Operation id. Default: a new UUIDv7.")
 @click.option("--lane", default="", help="Commands of one lane run one after another, in log order.")
+@click.option("--not-before", metavar="TIME", help="Not to be executed before: +10m, or 2027-01-31T08:00Z.")
+@click.option("--deadline", metavar="TIME", help="Not to be begun from then on; it is a dead letter then.")
 @click.option(
     "--wait", type=click.Choice(["accepted", "committed", "done"]), default="done", show_default=True,
     envvar="FENCEPOST_WAIT", help="How long to wait.",
@@ -84,7 +87,7 @@ def submit(ctx: click.Context, /, resource: str, effect: str, payload: str, bulk
         name for name in options
         if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
     }  # fmt: skip
-    misplaced = given & ({"operation_id", "lane"} if bulk else set(_BULK_ONLY))
+    misplaced = given & ({"operation_id", "lane", "not_before", "deadline"} if bulk else set(_BULK_ONLY))
     if misplaced:
         names = ", ".join(
             "--id" if name == "operation_id" else f"--{name.replace('_', '-')}" for name in sorted(misplaced)
@@ -99,9 +102,18 @@ def submit(ctx: click.Context, /, resource: str, effect: str, payload: str, bulk
         code = run_async(lambda: _submit_bulk(session, resource, effect, payload, wait, options))
         ctx.exit(code)
     operation_id = new_operation_id() if options["operation_id"] is None else options["operation_id"]
-    command = Command(operation_id, resource, effect, options["lane"], canonical(parse_json(read_text(payload))))
+    times = [_time_of(name, options[name]) for name in ("not_before", "deadline")]
+    data = canonical(parse_json(read_text(payload)))
+    command = Command(operation_id, resource, effect, options["lane"], data, *times)
     check_command(command)
     run_async(lambda: _submit_one(session, command, wait))
+
+
+def _time_of(option: str, text: str | None) -> int:
+    try:
+        return 0 if text is None else parse_time(text, time.time_ns())
+    except ValueError as error:
+        raise UsageProblem(f"--{option.replace('_', '-')}: {error}; nothing was sent") from error
 
 
 # -- one --------------------------------------------------------------------------------------------

@@ -18,10 +18,9 @@ import structlog
 
 from ...raft.core.errors import DuplicateGeneration, FencepostError, Outcome, StaleLeader, WrongCluster
 from ...raft.core.token import FencingToken
-from ...raft.effects.asking import Queryable
 from ...raft.effects.handlers import EffectContext
 from ...raft.effects.resources.python import Handler, PythonEffect, PythonResource
-from ...raft.ports import Attempt, AttemptStatus, Guarantee, Resource
+from ...raft.ports import Attempt, AttemptStatus, Found, Guarantee, QueryableResource, Resource
 from .steps import Ended, Stepper
 from .world import NodeHandle
 
@@ -50,6 +49,8 @@ class Said(NamedTuple):
     def __str__(self) -> str:
         return f"{self.word} ({self.why})" if self.why else f"{self.word}"
 
+
+_FOUND = {Found.APPLIED: Word.DONE, Found.NOT_APPLIED: Word.FAILED, Found.UNKNOWN: Word.UNKNOWN}
 
 _STATUSES = {
     AttemptStatus.SUCCEEDED: Word.DONE,
@@ -202,10 +203,10 @@ class Node:
 
     async def _query(self, attempt: Attempt) -> Said:
         resource = self._used()
-        if not isinstance(resource, Queryable):
+        if not isinstance(resource, QueryableResource):
             return Said(Word.UNKNOWN, why="it has no query")
-        result = await resource.query(attempt)
-        return Said(Word.FAILED) if result is None else Said(Word.DONE, result)
+        answer = await resource.query(attempt)
+        return Said(_FOUND[answer.found], answer.result)
 
 
 def _release(error: BaseException) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
-from ...raft.outbox.codec import digest
+from ...raft.core.entry import EntryKind
+from ...raft.outbox.codec import Redrive, decode, digest
 from ..sim.resource import AttemptRecord, OutsideResource, ResourceCall
 from .calls import effects_of, text
 from .ledger import Ledger
@@ -24,7 +25,7 @@ class EffectCommitted(Property):
             self._check(call, attempt)
 
     def _check(self, call: ResourceCall, attempt: AttemptRecord) -> None:
-        index = attempt.index
+        index = self._submitted_at(attempt.index)
         what = f"{attempt.operation_id!r} took effect in {text(call)} as the command at index {index}"
         if index <= max(self.ledger.base, self._reference.start_index):
             self._check_older(what, call, attempt)
@@ -41,12 +42,19 @@ class EffectCommitted(Property):
         if sent != known:
             raise self.broken(f"{what}, with {sent}; committed there is {known}")
 
+    def _submitted_at(self, place: int) -> int:
+        """An operation's place is where it was submitted, or redriven last."""
+        entry = self.ledger.entry(place)
+        redrive = decode(entry.data) if entry is not None and entry.kind == EntryKind.OUTBOX else None
+        return self.ledger.first_index.get(redrive.operation_id, 0) if isinstance(redrive, Redrive) else place
+
     def _check_older(self, what: str, call: ResourceCall, attempt: AttemptRecord) -> None:
         """From before the log that is known: the state that it has left knows it."""
         operation = self._reference.at_end().machine.operations.get(attempt.operation_id)
         if (
             operation is None
-            or (operation.index, operation.resource, operation.lane) != (attempt.index, call.resource, attempt.lane)
+            or operation.place < attempt.index
+            or (operation.resource, operation.lane) != (call.resource, attempt.lane)
             or (operation.digest, _payload_digest(operation.payload)) != (attempt.digest, attempt.payload_digest)
         ):
             raise self.broken(f"{what}, and the state holds {operation}")

@@ -1,9 +1,11 @@
-"""F4: in the end every committed command took effect exactly once, or its end is on record with a reason: FAILED, DEAD
-or in doubt. What each may mean depends on the guarantee of its resource."""
+"""F4: in the end every committed command took effect exactly once, or its end is on record with a reason: FAILED,
+DEAD, CANCELLED or in doubt. One that is cancelled never took effect. What each may mean depends on the guarantee of
+its resource."""
 
 from __future__ import annotations
 
-from ...raft.outbox.operation import Operation, OperationState
+from ...raft.effects.policy import OnDead
+from ...raft.outbox.operation import TERMINAL, Operation, OperationState
 from ...raft.ports import Guarantee
 from ..sim.resource import OutsideResource, ResourceCall
 from .calls import effects_of
@@ -11,8 +13,13 @@ from .ledger import Ledger
 from .property import Property
 from .reference import Reference
 
-_ENDED = (OperationState.SUCCEEDED, OperationState.FAILED, OperationState.DEAD, OperationState.IN_DOUBT)
+_ENDED = (*TERMINAL, OperationState.IN_DOUBT)
 """What stands in a lane behind one in doubt waits until a person has looked (S52): that is on record, too."""
+
+
+def _in_its_lane(operation: Operation) -> tuple[bool, int]:
+    """Dead letters first: where one blocks its lane it does so wherever it stands."""
+    return operation.state is not OperationState.DEAD, operation.place
 
 
 class OutcomeRecorded(Property):
@@ -37,11 +44,13 @@ class OutcomeRecorded(Property):
     def finished(self) -> None:
         resources = self.ledger.world.resources
         standing: dict[tuple[str, str], None] = {}
-        for operation in self._reference.at_end().machine.operations.values():
+        operations = sorted(self._reference.at_end().machine.operations.values(), key=_in_its_lane)
+        for operation in operations:
             resource, lane = resources.get(operation.resource), (operation.resource, operation.lane)
             if resource is None or operation.effect not in resource.inner.effects:
                 continue  # Nobody can carry it out, and that is no secret (``waiting_reason``).
-            if operation.lane and operation.state is OperationState.IN_DOUBT:
+            blocks = resource.spec.dispatch.on_dead is OnDead.BLOCK and operation.state is OperationState.DEAD
+            if operation.lane and (operation.state is OperationState.IN_DOUBT or blocks):
                 standing[lane] = None
             if operation.state in _ENDED or lane not in standing:
                 self._check(operation, resource)
@@ -64,5 +73,7 @@ class OutcomeRecorded(Property):
             raise self.broken(f"{what}, and no reason is on record")
         elif state is OperationState.IN_DOUBT and guarantee is Guarantee.FENCED:
             raise self.broken(f"{what}: a fenced resource leaves nothing in doubt")
+        elif state is OperationState.CANCELLED and count and not restored:
+            raise self.broken(f"{what}: it was cancelled for certain")
         elif state is OperationState.FAILED and count and not restored:
             raise self.broken(f"{what}: it was refused for certain ({operation.error})")

@@ -60,7 +60,11 @@ class Life:
         self.world = world_of(plan)
         self.stage = Stage(self.world)
         think_ns = int(plan.settings["think_ms"]) * MILLISECOND
-        self.load = Load(self.world, LOAD._replace(clients=plan.clients, think_ns=think_ns))
+        wishes = bool(plan.settings.get("wishes", 0))
+        self.load = Load(
+            self.world,
+            LOAD._replace(clients=plan.clients, think_ns=think_ns, timed=0.2 if wishes else 0.0, decides=wishes),
+        )
         self.liveness = Liveness(self.world, self.stage, self.load)
         self.histories = 0
         self.operations = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...raft.core.options import MILLISECOND, SECOND
+from ...raft.effects.policy import OnDead
 from ...raft.outbox.operation import TERMINAL, OperationState
 from ..sim.clients import Client
 from ..sim.jobs import Job
@@ -111,7 +112,10 @@ class Liveness:
     def _open_commands(self, leader: SimNode) -> str:
         """Commands that should have ended: all but those in doubt, and what stands behind them in a lane."""
         for resource, pending in leader.machine.pending.items():
-            doubtful: set[str] = set()
+            policy = self._world.resources[resource].spec.dispatch if resource in self._world.resources else None
+            blocks = policy is not None and policy.on_dead is OnDead.BLOCK
+            dead = leader.machine.dead.get(resource, {}).values()
+            doubtful = {letter.lane for letter in dead if blocks and letter.lane}
             for operation in pending.values():
                 if operation.state is OperationState.IN_DOUBT:
                     doubtful.add(operation.lane)

@@ -112,4 +112,8 @@ def _settings(random: Random) -> dict[str, Any]:
         "start_max_ms": random.choice((200, 1500)),
         "window_entries": random.choice((0, 2, 8, 30)),
         "window_bytes": random.choice((0, 0, 300)),
+        "wishes": random.choice((0, 1)),
+        "retention_s": random.choice((0, 300)),
+        "on_dead": random.choice(("continue", "block")),
+        "queryable": random.choice((0, 1)),
     }

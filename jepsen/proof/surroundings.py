@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from ...raft.core.options import MILLISECOND, SECOND, Options
 from ...raft.effects.handlers import Permanent, Retryable
-from ...raft.effects.policy import ActivationPolicy, RetryPolicy
+from ...raft.effects.policy import ActivationPolicy, DispatchPolicy, OnDead, RetryPolicy
+from ...raft.outbox.codec import Retention
 from ...raft.ports import Attempt, Guarantee
 from ..sim.resource import ResourceSpec
 from ..sim.settings import DiskSettings, NetworkSettings, ResourceSettings
@@ -37,7 +38,7 @@ def failing(share: float) -> Callable[[Attempt], bytes]:
     return credit
 
 
-def specs(names: str, share: float) -> list[ResourceSpec]:
+def specs(names: str, share: float, on_dead: str = "continue", queryable: bool = False) -> list[ResourceSpec]:
     effects = {"credit": failing(share)}
     known = {
         "ledger": ResourceSpec("ledger", effects, batch_limit=7, policy=POLICY, activation=ACTIVATION, settings=WAYS),
@@ -47,7 +48,11 @@ def specs(names: str, share: float) -> list[ResourceSpec]:
         "keyed": ResourceSpec("keyed", effects, Guarantee.KEYED, 5, 2, POLICY, ACTIVATION, WAYS),
         "naked": ResourceSpec("naked", effects, Guarantee.NAKED, 3, 1, POLICY, ACTIVATION, WAYS),
     }
-    return [known[name] for name in names.split()]
+    dispatch = DispatchPolicy(on_dead=OnDead(on_dead))
+    return [
+        known[name]._replace(dispatch=dispatch, queryable=queryable and known[name].guarantee is Guarantee.FENCED)
+        for name in names.split()
+    ]
 
 
 def options_of(settings: Parameters) -> Options:
@@ -75,7 +80,13 @@ def world_of(plan: Plan) -> World:
         plan.seed,
         plan.nodes,
         options=options_of(settings),
-        resources=specs(str(settings["resources"]), float(settings["failing"])),
+        resources=specs(
+            str(settings["resources"]),
+            float(settings["failing"]),
+            str(settings.get("on_dead", "continue")),
+            bool(settings.get("queryable", 0)),
+        ),
+        retention=Retention(int(settings.get("retention_s", 0)) * SECOND, 0),
         network=NetworkSettings(delay_spread_ns=int(settings["delay_spread_us"]) * 1000),
         disk=DiskSettings(
             segment_bytes=int(settings["segment_kib"]) << 10,

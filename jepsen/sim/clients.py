@@ -84,10 +84,12 @@ class Client:
         payload: bytes = b"{}",
         wait: Wait = Wait.DONE,
         at: str = "",
+        not_before_ns: int = 0,
+        deadline_ns: int = 0,
     ) -> Job:
         """Have a command executed. ``at`` is the node that is asked first; else the client looks for the leader."""
         resource = resource or next(iter(self.world.resources))
-        data = encode(Command(operation_id, resource, effect, lane, payload))
+        data = encode(Command(operation_id, resource, effect, lane, payload, not_before_ns, deadline_ns))
         job = Job(
             self.name, Kind.SUBMIT, operation_id, data=data, resource=resource, lane=lane, payload=payload, wait=wait
         )

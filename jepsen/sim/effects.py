@@ -10,7 +10,7 @@ from typing import Any
 from ...raft.core.errors import ResourceUnavailable
 from ...raft.core.token import FencingToken
 from ...raft.effects.runtime import Completion
-from ...raft.ports import Attempt, AttemptOutcome, AttemptStatus, Fence, Guarantee
+from ...raft.ports import Answered, Attempt, AttemptOutcome, AttemptStatus, Fence, Guarantee
 from .loop import SimLoop
 from .process import Process
 from .resource import NO_TOKEN, OutsideResource, Request
@@ -147,3 +147,13 @@ class ResourceClient:
             tail_ns = int(settings.tail_ns * self._chance.paretovariate(settings.tail_alpha))
             return settings.way_min_ns + min(tail_ns, settings.tail_max_ns)
         return settings.way_min_ns + int(drawn * settings.way_spread_ns)
+
+
+class QueryableClient(ResourceClient):
+    """``ports.QueryableResource``."""
+
+    absence_is_final = True
+
+    async def query(self, attempt: Attempt) -> Answered:
+        answer: Answered = await self._call("query", NO_TOKEN, "", (attempt,))
+        return answer

@@ -7,8 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...raft.core.options import SECOND
+from ...raft.effects.policy import OnDead
 from ...raft.ports import Guarantee, Wait
 from .clients import Client
+from .decisions import Decisions
 from .jobs import Job
 from .registers import append, cas, write
 from .streams import stream
@@ -35,6 +37,10 @@ class LoadSettings(NamedTuple):
     """The share of commands whose client waits for the commit alone."""
     resources: Sequence[str] = ()
     """Names; empty: all of the world's."""
+    timed: float = 0.0
+    """The share of commands that have a time before which, or a deadline by which, they are to be begun."""
+    decides: bool = False
+    """Somebody cancels, redrives and resolves commands."""
 
 
 class Load:
@@ -47,6 +53,8 @@ class Load:
         self.jobs: list[Job] = []
         self._wishes = {client.name: stream(world.seed, f"wishes of {client.name}").random for client in self.clients}
         """What a client wants does not depend on what becomes of it, nor on other clients."""
+        self._times = {client.name: stream(world.seed, f"times of {client.name}").random for client in self.clients}
+        self.decisions = Decisions(world) if self.settings.decides else None
         self._counts = dict.fromkeys(self._wishes, 0)
         self._shift = 0
         """Counts starts and stops; who began to think before the last one does not go on."""
@@ -55,14 +63,19 @@ class Load:
         self._shift += 1
         for client in self.clients:
             self._think(client, self._shift)
+        if self.decisions is not None:
+            self.decisions.start()
 
     def stop(self) -> None:
         """Nothing new is wanted; what is under way is pursued to its end."""
         self._shift += 1
+        if self.decisions is not None:
+            self.decisions.stop()
 
     @property
     def at_rest(self) -> bool:
-        return all(client.job is None for client in self.clients)
+        decided = self.decisions is None or self.decisions.at_rest
+        return decided and all(client.job is None for client in self.clients)
 
     def _think(self, client: Client, shift: int) -> None:
         pause_ns = int(2 * self.settings.think_ns * self._wishes[client.name]())
@@ -106,6 +119,15 @@ class Load:
         expected = self._number(other, int(random() * (self._counts[other.name] + 1)))
         return cas(self._key("r", random), expected, value)
 
+    def _times_of(self, client: Client) -> tuple[int, int]:
+        """By the leader's cluster time; none where nobody leads."""
+        leader, random = self.world.leader(), self._times[client.name]
+        if not self.settings.timed or random() >= self.settings.timed or leader is None:
+            return 0, 0
+        now_ns, drawn = leader.loop.cluster_time_ns(), random()
+        later_ns = now_ns + int(4 * SECOND * random())
+        return (later_ns, 0) if drawn < 0.6 else (0, later_ns + 1)
+
     def _number(self, client: Client, count: int) -> int:
         return count * len(self.clients) + self.clients.index(client)
 
@@ -115,10 +137,16 @@ class Load:
         resources = settings.resources or list(world.resources)
         resource = resources[int(random() * len(resources))]
         lane = int(random() * (settings.lanes + 1))
-        # Behind a command in doubt a lane stands still, and whoever waits for its end waits for ever.
-        may_stand = bool(lane) and world.resources[resource].spec.guarantee is not Guarantee.FENCED
+        # Behind a command in doubt a lane stands still, and whoever waits for its end waits for ever. Behind a dead
+        # letter it may.
+        spec = world.resources[resource].spec
+        stands = spec.guarantee is not Guarantee.FENCED or spec.dispatch.on_dead is OnDead.BLOCK
+        may_stand = bool(lane) and stands
+        not_before_ns, deadline_ns = self._times_of(client)
         return client.submit(
             name,
+            not_before_ns=not_before_ns,
+            deadline_ns=deadline_ns,
             resource=resource,
             lane=f"lane{lane}" if lane else "",
             payload=b'{"amount":%d}' % self._counts[client.name],

@@ -18,6 +18,7 @@ from ...raft.core.invariants import summarize
 from ...raft.core.step import Raft
 from ...raft.effects.coordinator import EffectsCoordinator
 from ...raft.node.applier import Applier
+from ...raft.node.commands import CommandCalls
 from ...raft.node.divergence import DivergenceWatch
 from ...raft.node.entries import EntryReading
 from ...raft.node.handover import HandoverCalls
@@ -34,7 +35,7 @@ from ...storage.snapshots import FileSnapshotStore, check_log_follows
 from ...transport.acquaintances import Acquaintances
 from ...transport.handshake import LocalNode
 from .clock import SimClock
-from .effects import ResourceClient, SimRuntime
+from .effects import QueryableClient, ResourceClient, SimRuntime
 from .logwriter import LogWriter
 from .process import Process
 from .registers import Registers
@@ -136,7 +137,9 @@ class SimNode:
         thread = self.effects_thread = process.thread()
         """Where effects run, beside the node's own loop."""
         self.resources = {
-            name: ResourceClient(outside, process, thread, self.name, self.boot, self.host.chance)
+            name: (QueryableClient if outside.spec.queryable else ResourceClient)(
+                outside, process, thread, self.name, self.boot, self.host.chance
+            )
             for name, outside in world.resources.items()
         }
         self.runtime = SimRuntime(process.loop, thread)
@@ -149,6 +152,8 @@ class SimNode:
             resources=self.resources,
             policies={name: outside.spec.policy for name, outside in world.resources.items()},
             activation_policies={name: outside.spec.activation for name, outside in world.resources.items()},
+            dispatch_policies={name: outside.spec.dispatch for name, outside in world.resources.items()},
+            retention=world.retention,
             runtime=self.runtime,
             clock=self.clock,
             randomness=self.host,
@@ -194,6 +199,9 @@ class SimNode:
         timers = self.process.loop
         members = MemberCalls(self.loop, timers, leader_address=self._leader_address, addresses=self._addresses)
         self.handover = HandoverCalls(self.loop, timers, self.effects, leader_address=self._leader_address)
+        commands = CommandCalls(
+            self.loop, timers, self.machine, lambda: self.effects.acting, leader_address=self._leader_address
+        )
         self.service = ClientService(
             loop=self.loop,
             machine=self.machine,
@@ -203,6 +211,7 @@ class SimNode:
                 "resource.fences": self.effects.fences,
                 **members.methods(),
                 **self.handover.methods(),
+                **commands.methods(),
             },
         )
         self.divergence = self.loop.divergence = DivergenceWatch(self.loop, self.transport.send)

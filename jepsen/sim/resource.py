@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from ...raft.core.errors import FencepostError, ResourceUnavailable
 from ...raft.core.errors import Outcome as OutcomeOf
 from ...raft.core.token import FencingToken
-from ...raft.effects.policy import ActivationPolicy, RetryPolicy
+from ...raft.effects.policy import ActivationPolicy, DispatchPolicy, RetryPolicy
 from ...raft.effects.resources.memory import Effect, FakeResource, MemoryStore
 from ...raft.ports import Attempt, AttemptOutcome, Guarantee
 from .loop import SimLoop
@@ -39,6 +39,10 @@ class ResourceSpec(NamedTuple):
     policy: RetryPolicy = RetryPolicy()
     activation: ActivationPolicy = ActivationPolicy()
     settings: ResourceSettings = ResourceSettings()
+    dispatch: DispatchPolicy = DispatchPolicy()
+    queryable: bool = False
+    """Whether it can be asked what has become of an operation. One that is not fenced cannot, for an attempt may come
+    after the answer."""
 
 
 class AttemptRecord(NamedTuple):
@@ -261,6 +265,8 @@ class OutsideResource:
                 result = _run_now(inner.execute(request.token, request.holder, request.attempts))
             elif request.kind == "claim":
                 result = _run_now(inner.claim(request.token, request.holder))
+            elif request.kind == "query":
+                result = _run_now(inner.query(request.attempts[0]))
             else:
                 result = _run_now(inner.fence())
         except FencepostError as raised:
@@ -278,8 +284,9 @@ class OutsideResource:
             request.reply(result, error)
 
     def _keep(self, request: Request, result: Any, error: FencepostError | None) -> None:
-        zombie = request.kind != "fence" and request.token < self._newest_token()
-        outcomes = result if request.kind == "execute" and error is None else [None] * len(request.attempts)
+        zombie = request.kind not in ("fence", "query") and request.token < self._newest_token()
+        attempts = request.attempts if request.kind == "execute" else ()
+        outcomes = result if attempts and error is None else [None] * len(attempts)
         call = ResourceCall(
             len(self.calls) + 1,
             self.outside.agenda.now_ns,
@@ -301,7 +308,7 @@ class OutsideResource:
                     hashlib.blake2b(attempt.payload, digest_size=8).digest(),
                     outcome,
                 )
-                for attempt, outcome in zip(request.attempts, outcomes, strict=True)
+                for attempt, outcome in zip(attempts, outcomes, strict=True)
             ),
             zombie,
         )

@@ -10,6 +10,7 @@ from ...raft.core.errors import CommittedConflict, FencepostError, StateDiverged
 from ...raft.core.events import Role, RoleChange
 from ...raft.core.options import MILLISECOND, SECOND, Options
 from ...raft.core.token import FencingToken
+from ...raft.outbox.codec import Retention
 from .agenda import Agenda, Handle
 from .clock import SimClock
 from .host import Host
@@ -41,7 +42,9 @@ class Surroundings:
         network: NetworkSettings | None = None,
         disk: DiskSettings | None = None,
         observers: Sequence[Observer] = (),
+        retention: Retention = Retention(),  # noqa: B008 - immutable
     ) -> None:
+        self.retention = retention
         self.seed = seed
         self.options = options or Options()
         self.disk_settings = disk or DiskSettings()

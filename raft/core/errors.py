@@ -344,6 +344,14 @@ class OperationIdReused(ClientError):
     exit_code = 6
 
 
+class WrongState(ClientError):
+    """The command is not in a state in which that can be done. Nothing was changed."""
+
+    code = "WRONG_STATE"
+    outcome = Outcome.REFUSED
+    exit_code = 6
+
+
 class OperationIdExpired(ClientError):
     """The operation id is older than what is remembered: whether it was executed before, nobody can tell. Not now."""
 

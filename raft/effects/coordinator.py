@@ -18,21 +18,26 @@ from ..core.entry import Entry, Snapshot
 from ..core.errors import FencepostError
 from ..core.events import Role, RoleChange, TransferBegun, TransferEnded
 from ..core.token import FencingToken, token_json
-from ..outbox.codec import OutcomeRow
+from ..outbox.codec import CANCEL, DISCARD, EXPIRY, REDRIVE, RESOLVE, OutcomeRow, Retention
 from ..outbox.machine import OutboxMachine, SubmitResult
 from ..outbox.operation import TERMINAL, Operation, OperationState
 from ..ports import Clock, Fence, Randomness, Resource
 from .activation import ActivationState, StageClock
 from .authority import Authority
+from .bounds import ANSWER_TIMEOUT_S, bounded
 from .dispatcher import Executions
 from .late import LateSuccesses
 from .measures import ResourceMeasures
 from .modes import ModalResource, ModeCalls, mode_json
-from .policy import ActivationPolicy, RetryPolicy
+from .policy import ActivationPolicy, DispatchPolicy, RetryPolicy
 from .runtime import EffectsRuntime, GuardedRuntime
-from .tenure import ANSWER_TIMEOUT_S, NodeLoop, Tenure, bounded
+from .tenure import NodeLoop, Tenure
 
 _LOG = structlog.get_logger("fencepost.effects")
+
+
+WISHES = frozenset({CANCEL, REDRIVE, RESOLVE, DISCARD, EXPIRY})
+"""Kinds of entries that change a command by another way than through its dispatch."""
 
 
 class EffectsCoordinator:
@@ -53,6 +58,8 @@ class EffectsCoordinator:
         randomness: Randomness,
         loop: asyncio.AbstractEventLoop,
         activation_policies: Mapping[str, ActivationPolicy] | None = None,
+        dispatch_policies: Mapping[str, DispatchPolicy] | None = None,
+        retention: Retention = Retention(),  # noqa: B008 - immutable
     ) -> None:
         """``holder`` names this process uniquely, also across restarts of the same node. A resource
         without an activation policy has the default one: required."""
@@ -78,6 +85,8 @@ class EffectsCoordinator:
         self._when_idle: list[Callable[[], None]] = []
         self._handing_over = False
         self._activation_policies = {name: ActivationPolicy() for name in resources} | dict(activation_policies or {})
+        self._dispatch_policies = {name: DispatchPolicy() for name in resources} | dict(dispatch_policies or {})
+        self._retention = retention
         self._late = LateSuccesses()
         self._hand_ons = dict.fromkeys(self._resources, 0)
         self.modes = ModeCalls(self._resources, self._runtime, self._authority)
@@ -100,6 +109,8 @@ class EffectsCoordinator:
                 machine=self._machine,
                 resources=self._resources,
                 policies=self._policies,
+                dispatch_policies=self._dispatch_policies,
+                retention=self._retention,
                 runtime=self._runtime,
                 clock=self._clock,
                 randomness=self._randomness,
@@ -130,15 +141,28 @@ class EffectsCoordinator:
         if tenure is None:
             return
         filled = tenure.entries_applied(entries[-1].index)
-        for result in results:
+        for entry, result in zip(entries, results, strict=True):
             if type(result) is SubmitResult and not result.replayed and not result.reused:
                 operation = result.operation
+                if operation.deadline_ns:
+                    tenure.watch(operation)
                 if operation.resource not in filled:
                     tenure.offer(operation)
-            elif type(result) is list and tenure.has_standing:
-                for operation in result:
-                    if operation.state in TERMINAL:
-                        tenure.ended(operation)
+            elif type(result) is list and result:
+                self._changed(tenure, entry.data[1], result)
+
+    @staticmethod
+    def _changed(tenure: Tenure, kind: int, operations: list[Operation]) -> None:
+        """Operations changed by an entry of that kind. What dispatch and outcome do is for the dispatcher to see,
+        unless they were another leader's."""
+        standing = kind in WISHES or tenure.has_standing
+        for operation in operations:
+            if kind == REDRIVE:
+                tenure.redriven(operation)
+            elif standing and (operation.state in TERMINAL or kind in WISHES):
+                tenure.changed(operation)
+            if operation.state is OperationState.IN_DOUBT:
+                tenure.in_doubt(operation)
 
     def before_turn_ends(self, now: int) -> None:
         tenure = self._tenure
@@ -254,6 +278,8 @@ class EffectsCoordinator:
             return f"this node's resource {operation.resource!r} has no effect {operation.effect!r}"
         if self._tenure is None:
             return ""
+        if operation.not_before_ns > self._node_loop.cluster_time_ns():
+            return "its time has not come"
         seat = self._tenure.status(operation.resource)
         if seat["activation"] != ActivationState.ACTIVE.value:
             return f"resource {operation.resource!r} is {seat['activation']}: {seat['last_error']}".rstrip(": ")
@@ -286,6 +312,16 @@ class EffectsCoordinator:
                     return await resource.fence()
 
             self._runtime.run(ask, partial(answered, name))
+
+    # -- what people want -------------------------------------------------------------------------
+
+    @property
+    def acting(self) -> Tenure | None:
+        """The tenure of this node, once everything that predecessors committed is applied here."""
+        return self._tenure if self._tenure is not None and self._tenure.recovered else None
+
+    def resource(self, name: str) -> Resource | None:
+        return self._resources.get(name)
 
     # -- inside -----------------------------------------------------------------------------------
 

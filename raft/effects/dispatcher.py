@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import structlog
 
-from ..core.entry import Entry, EntryKind
-from ..core.errors import DuplicateGeneration, FenceError, FencepostError, ResourceUnavailable, StaleLeader
-from ..core.errors import Outcome as OutcomeOf
+from ..core.entry import EntryKind
+from ..core.errors import DuplicateGeneration, FenceError, ResourceUnavailable, StaleLeader
 from ..outbox.codec import Dispatch, DispatchRow, Outcome, OutcomeRow, encode
 from ..outbox.operation import TERMINAL, Operation, OperationState
 from ..outbox.transitions import Verdict
+from ..outbox.wishes import waits_for_its_dispatch
 from ..ports import Attempt, AttemptOutcome, AttemptStatus, Guarantee, Randomness, Resource
 from .authority import Authority
+from .batch import Batch, DispatchSink, OutcomeSink, in_parts, is_definite, status_of, text_of
 from .measures import ResourceMeasures
-from .policy import RetryPolicy, began_ns, judge
+from .policy import DispatchPolicy, OnDead, RetryPolicy, began_ns, judge
 from .queue import DispatchQueue
 from .runtime import EffectsRuntime
 
 _LOG = structlog.get_logger("fencepost.effects")
-
-SLOW_START_ATTEMPTS = 16
-"""The largest batch after an activation; doubled by every batch that succeeds, up to the resource's
-limit. A resource that is claimed and yet fails costs few attempts and few rows in the log (S53)."""
-
-
-OUTCOME_BYTES_MAX = 1 << 20
-"""Results and errors in one outcome entry; one larger row goes alone. A batch may bring back more than
-fits into a frame, and an entry that no follower can be sent ends every leader that makes it."""
 
 
 class Proposer(Protocol):
@@ -51,22 +43,6 @@ class Executions:
         self.measures = measures
 
 
-class _Batch:
-    """Attempts under way together."""
-
-    __slots__ = ("attempts", "beside", "operations", "outcomes", "released")
-
-    def __init__(self, operations: list[Operation], attempts: list[Attempt]) -> None:
-        self.operations = operations
-        self.attempts = attempts
-        self.outcomes: list[AttemptOutcome] = []
-        self.beside = False
-        """It was executed beside its dispatch entry, and not after it. A resource may learn between the two
-        what it can promise."""
-        self.released = False
-        """Its lanes went on before its outcomes were on record."""
-
-
 class Dispatcher:
     """Takes commands in order, proposes their dispatch, executes them, proposes their outcomes.
 
@@ -84,6 +60,7 @@ class Dispatcher:
         cluster_time_ns: Callable[[], int],
         randomness: Randomness,
         policy: RetryPolicy,
+        dispatch_policy: DispatchPolicy,
         executions: Executions,
         on_trouble: Callable[[BaseException], None],
         on_late: Callable[[list[OutcomeRow]], None],
@@ -96,18 +73,21 @@ class Dispatcher:
         self._cluster_time_ns = cluster_time_ns
         self._randomness = randomness
         self._policy = policy
+        self._dispatch_policy = dispatch_policy
         self._on_trouble = on_trouble
         self._on_late = on_late
         self._on_executed = on_executed
-        self._queue = DispatchQueue(resource.effects)
+        self._queue = DispatchQueue(resource.effects, dead_blocks=dispatch_policy.on_dead is OnDead.BLOCK)
+        self._held: set[int] = set()
+        """By index: what was asked to be cancelled. An effect that ran beside its dispatch could overtake that."""
         self._executions = executions
         self._executing = 0
         """Of ``executions``, those of this tenure."""
         self._running = 0
         self._suspended = True
-        self._batch_max = SLOW_START_ATTEMPTS
-        self._outcomes = _OutcomeSink(self)
-        self._dispatches = _DispatchSink(self)
+        self._batch_max = dispatch_policy.slow_start
+        self._outcomes = OutcomeSink(self)
+        self._dispatches = DispatchSink(self)
         self.in_flight = 0
 
     # -- filling ----------------------------------------------------------------------------------
@@ -122,7 +102,7 @@ class Dispatcher:
 
     def resume(self) -> None:
         self._suspended = False
-        self._batch_max = SLOW_START_ATTEMPTS
+        self._batch_max = self._dispatch_policy.slow_start
 
     @property
     def idle(self) -> bool:
@@ -142,18 +122,25 @@ class Dispatcher:
             return 0  # Most turns of a leader end here, and this is asked in every one of them.
         queue.wake(self._cluster_time_ns())
         others = self._executions.under_way - self._executing
-        while queue.has_ready and self._running + others < self._resource.concurrency:
+        while queue.has_ready and self._running + others < self._concurrency():
             if not self._authority.valid():
                 break
             operations = queue.take(min(self._batch_max, self._resource.batch_limit))
             self._start(operations)
         return queue.next_wake_ns()
 
+    def _concurrency(self) -> int:
+        most = self._dispatch_policy.concurrency
+        return min(most, self._resource.concurrency) if most else self._resource.concurrency
+
+    def _may_run_beside(self, operations: list[Operation]) -> bool:
+        return not any(waits_for_its_dispatch(each) or each.index in self._held for each in operations)
+
     def _start(self, operations: list[Operation]) -> None:
         attempts = [
             Attempt(
                 operation.operation_id,
-                operation.index,
+                operation.place,
                 operation.term,
                 operation.effect,
                 operation.lane,
@@ -164,28 +151,27 @@ class Dispatcher:
             )
             for operation in operations
         ]
-        batch = _Batch(operations, attempts)
+        batch = Batch(operations, attempts)
         # The fence and the dedupe stand in the same step as the effect, so it may run beside
         # its dispatch entry. Elsewhere it waits for the commit of that entry.
-        batch.beside = self._resource.guarantee is Guarantee.FENCED
+        batch.beside = self._resource.guarantee is Guarantee.FENCED and self._may_run_beside(operations)
         self._running += 1
         self.in_flight += len(operations)
-        rows = [DispatchRow(attempt.index, attempt.number) for attempt in attempts]
+        rows = [DispatchRow(operation.index, operation.attempt + 1) for operation in operations]
         data = encode(Dispatch(self._resource.name, self._authority.token, rows))
         self._proposer.propose_internal(EntryKind.OUTBOX, (data,), self._dispatches, (batch,))
         if batch.beside:
             self._execute(batch)
 
-    def _execute(self, batch: _Batch) -> None:
+    def _execute(self, batch: Batch) -> None:
         if not self._authority.valid():
             # No quorum heard for too long. Either this node steps down now, or it hears one again:
             # then the batch must not be lost.
             self._give_back(batch, "the leader had not heard a quorum when it was due")
             return
-        policy = self._policy
-        poisoned = [operation.lost >= policy.of(operation.effect).lost_max for operation in batch.operations]
-        if any(poisoned):
-            self._bury(batch, poisoned)
+        given_up = [self._why_not(operation) for operation in batch.operations]
+        if any(given_up):
+            self._give_up(batch, given_up)
             return
         authority, resource = self._authority, self._resource
 
@@ -208,14 +194,21 @@ class Dispatcher:
         begun_ns = self._executions.measures.begun(batch.attempts)
         self._runtime.run(execute, completed)
 
-    def _bury(self, batch: _Batch, poisoned: list[bool]) -> None:
-        """A command whose executors went away again and again may be what kills them (S51)."""
-        why = "every executor went away before its outcome was known; it may have applied"
-        lost = AttemptOutcome(AttemptStatus.FAILED, b"", why, False)
-        spared = AttemptOutcome(AttemptStatus.NOT_ATTEMPTED, b"", "", False)
-        self._executed(batch, [lost if poison else spared for poison in poisoned], None)
+    def _why_not(self, operation: Operation) -> str:
+        """Why an operation that may have been applied is not repeated; empty if it may be."""
+        if operation.lost >= self._policy.of(operation.effect).lost_max:
+            # A command whose executors went away again and again may be what kills them (S51).
+            return "every executor went away before its outcome was known; it may have been applied"
+        if operation.unsure and self._dispatch_policy.is_past_horizon(operation, self._cluster_time_ns()):
+            return "an attempt may have been applied, and its key may be forgotten there by now"
+        return ""
 
-    def _executed(self, batch: _Batch, outcomes: list[AttemptOutcome] | None, error: BaseException | None) -> None:
+    def _give_up(self, batch: Batch, given_up: list[str]) -> None:
+        spared = AttemptOutcome(AttemptStatus.NOT_ATTEMPTED, b"", "", False)
+        outcomes = [AttemptOutcome(AttemptStatus.DOUBT, b"", why, False) if why else spared for why in given_up]
+        self._executed(batch, outcomes, None)
+
+    def _executed(self, batch: Batch, outcomes: list[AttemptOutcome] | None, error: BaseException | None) -> None:
         """On the node's loop: the resource has answered, or has not."""
         resource = self._resource
         if isinstance(error, StaleLeader | DuplicateGeneration):
@@ -225,7 +218,8 @@ class Dispatcher:
             return
         if error is not None:
             _LOG.warning("effect batch failed", resource=resource.name, error=str(error), commands=len(batch.attempts))
-            outcomes = [AttemptOutcome(_status_of(error, resource), b"", _text_of(error), False)] * len(batch.attempts)
+            outcomes = [AttemptOutcome(status_of(error, resource), b"", text_of(error), False)] * len(batch.attempts)
+            batch.unheard = resource.guarantee is Guarantee.FENCED and not is_definite(error)
         if outcomes is None or len(outcomes) != len(batch.attempts):
             raise AssertionError(f"resource {resource.name} gave {outcomes!r} for {len(batch.attempts)} attempts")
         batch.outcomes = outcomes
@@ -235,12 +229,12 @@ class Dispatcher:
         self._propose_outcomes(batch)
         self._proposer.wake()
 
-    def _give_back(self, batch: _Batch, why: str) -> None:
+    def _give_back(self, batch: Batch, why: str) -> None:
         """Not attempted, and on record as that."""
         outcome = AttemptOutcome(AttemptStatus.NOT_ATTEMPTED, b"", why, False)
         self._executed(batch, [outcome] * len(batch.attempts), None)
 
-    def _propose_outcomes(self, batch: _Batch) -> None:
+    def _propose_outcomes(self, batch: Batch) -> None:
         if self._authority.revoked:
             # Only facts go on record once authority is gone; no longer being leader, not even they can be
             # proposed here now. The successor asks the resource, if that can be asked.
@@ -258,6 +252,7 @@ class Dispatcher:
                 cluster_time_ns=now,
                 randomness=self._randomness,
                 suspended=self._suspended,
+                unheard=batch.unheard,
             )
             for operation, attempt, outcome in zip(batch.operations, batch.attempts, batch.outcomes, strict=True)
         ]
@@ -274,37 +269,51 @@ class Dispatcher:
             # before the outcomes are committed. After a crash the resource recognises them.
             self._release_lanes(batch)
 
-    def late(self, batch: _Batch) -> None:
+    def late(self, batch: Batch) -> None:
         """Keep the successes of a batch whose outcomes could not be put on record."""
         rows = [
-            OutcomeRow(attempt.index, attempt.number, Verdict.SUCCEEDED, outcome.result, "", 0)
-            for attempt, outcome in zip(batch.attempts, batch.outcomes, strict=True)
+            OutcomeRow(operation.index, attempt.number, Verdict.SUCCEEDED, outcome.result, "", 0)
+            for operation, attempt, outcome in zip(batch.operations, batch.attempts, batch.outcomes, strict=True)
             if outcome.status == AttemptStatus.SUCCEEDED
         ]
         if rows:
             self._on_late(rows)
 
-    def ended(self, operation: Operation) -> None:
-        """A command of this resource has ended by another way than through here."""
-        self._queue.ended(operation)
+    def changed(self, operation: Operation) -> None:
+        """A command of this resource has ended, or can be started again, by another way than through here."""
+        if operation.state in TERMINAL:
+            self._held.discard(operation.index)
+        self._queue.changed(operation)
+
+    def died(self, operation: Operation) -> None:
+        """A command of this resource is a dead letter since before this tenure."""
+        self._queue.died(operation)
+
+    def redriven(self, operation: Operation) -> None:
+        """A dead letter of this resource is to be tried again."""
+        self._queue.redriven(operation)
+
+    def hold(self, operation: Operation) -> None:
+        """It is about to be cancelled: from now on its effect does not begin before its dispatch is committed."""
+        self._held.add(operation.index)
 
     @property
     def has_standing(self) -> bool:
         """Whether a lane stands still for a head that cannot start."""
         return self._queue.has_standing
 
-    def _end(self, batch: _Batch) -> None:
+    def _end(self, batch: Batch) -> None:
         self._running -= 1
         self.in_flight -= len(batch.operations)
 
-    def _release_lanes(self, batch: _Batch) -> None:
+    def _release_lanes(self, batch: Batch) -> None:
         for lane in dict.fromkeys(operation.lane for operation in batch.operations if operation.lane):
             self._queue.release_lane(lane, [])
         batch.released = True
 
     # -- what the log says ------------------------------------------------------------------------
 
-    def dispatched(self, batch: _Batch) -> None:
+    def dispatched(self, batch: Batch) -> None:
         """The dispatch entry is applied: an effect that had to wait for it may run."""
         if not batch.beside:
             live = all(
@@ -318,7 +327,7 @@ class Dispatcher:
             else:
                 self._give_back(batch, "its dispatch was overtaken")
 
-    def finished(self, batch: _Batch) -> None:
+    def finished(self, batch: Batch) -> None:
         """The outcome entry is applied: what must run again goes back into the queue."""
         self.in_flight -= len(batch.operations)
         if batch.released:
@@ -326,6 +335,8 @@ class Dispatcher:
         lanes: dict[str, list[Operation]] = {}
         for operation in batch.operations:
             open_still = operation.state not in TERMINAL
+            if operation.state is OperationState.DEAD:
+                self._queue.died(operation)
             if operation.lane:
                 returned = lanes.setdefault(operation.lane, [])
                 if open_still:
@@ -335,82 +346,7 @@ class Dispatcher:
         for lane, returned in lanes.items():
             self._queue.release_lane(lane, returned)
 
-    def not_proposed(self, batch: _Batch, *, executing: bool) -> None:
+    def not_proposed(self, batch: Batch, *, executing: bool) -> None:
         """The log would not take the entry (this node leads no more, or is busy)."""
         if not executing:
             self._end(batch)
-
-
-def in_parts(rows: list[OutcomeRow]) -> Iterator[list[OutcomeRow]]:
-    """The rows in order, in runs of bounded bytes: at least one run, none of them empty but of no rows."""
-    part: list[OutcomeRow] = []
-    size = 0
-    for row in rows:
-        size += len(row.result) + len(row.error)
-        if part and size > OUTCOME_BYTES_MAX:
-            yield part
-            part, size = [], len(row.result) + len(row.error)
-        part.append(row)
-    yield part
-
-
-def _status_of(error: BaseException, resource: Resource) -> AttemptStatus:
-    """What a batch that raised may have done. A resource that knows says so in the error."""
-    if resource.guarantee is Guarantee.FENCED:
-        # A repeat is recognised there, so nothing need be spent by an outage.
-        return AttemptStatus.NOT_ATTEMPTED
-    definite = isinstance(error, FencepostError) and error.outcome is not OutcomeOf.UNKNOWN
-    return AttemptStatus.NOT_ATTEMPTED if definite else AttemptStatus.UNKNOWN
-
-
-def _text_of(error: BaseException) -> str:
-    return str(error) or type(error).__name__
-
-
-class _DispatchSink:
-    """Hears of dispatch entries; each key is a batch."""
-
-    def __init__(self, dispatcher: Dispatcher) -> None:
-        self._dispatcher = dispatcher
-
-    def accepted(self, keys: Sequence[_Batch], first_index: int, term: int) -> None:
-        pass
-
-    def refused(self, keys: Sequence[_Batch], code: str, leader: str) -> None:
-        for batch in keys:
-            self._dispatcher.not_proposed(batch, executing=batch.beside)
-
-    def applied(self, keys: Sequence[_Batch], entries: Sequence[Entry], results: Sequence[Any]) -> None:
-        for batch in keys:
-            self._dispatcher.dispatched(batch)
-
-    def lost(self, keys: Sequence[_Batch]) -> None:
-        self.refused(keys, "LEADERSHIP_LOST", "")
-
-    def unknown(self, keys: Sequence[_Batch]) -> None:
-        self.refused(keys, "OUTCOME_UNKNOWN", "")
-
-
-class _OutcomeSink:
-    """Hears of outcome entries; the key of a batch's last one is the batch, of those before it None."""
-
-    def __init__(self, dispatcher: Dispatcher) -> None:
-        self._dispatcher = dispatcher
-
-    def accepted(self, keys: Sequence[_Batch | None], first_index: int, term: int) -> None:
-        pass
-
-    def refused(self, keys: Sequence[_Batch | None], code: str, leader: str) -> None:
-        for batch in filter(None, keys):
-            self._dispatcher.in_flight -= len(batch.operations)
-            self._dispatcher.late(batch)
-
-    def applied(self, keys: Sequence[_Batch | None], entries: Sequence[Entry], results: Sequence[Any]) -> None:
-        for batch in filter(None, keys):
-            self._dispatcher.finished(batch)
-
-    def lost(self, keys: Sequence[_Batch | None]) -> None:
-        self.refused(keys, "LEADERSHIP_LOST", "")
-
-    def unknown(self, keys: Sequence[_Batch | None]) -> None:
-        self.refused(keys, "OUTCOME_UNKNOWN", "")

@@ -15,7 +15,8 @@ import structlog
 from ..core.entry import Entry, EntryKind
 from ..core.token import FencingToken
 from ..outbox.codec import Outcome, OutcomeRow, encode
-from .dispatcher import Proposer, in_parts
+from .batch import in_parts
+from .dispatcher import Proposer
 
 _LOG = structlog.get_logger("fencepost.effects")
 

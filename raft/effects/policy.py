@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from ..outbox.codec import OutcomeRow
 from ..outbox.operation import Operation, OperationState
@@ -23,7 +24,7 @@ class RetryPolicy:
     backoff_ns: int = 100_000_000
     backoff_max_ns: int = 30_000_000_000
     lost_max: int = 20
-    """Attempts whose executor went away after which a command is dead: it may be what kills them."""
+    """Attempts whose executor went away after which a command is in doubt: it may be what kills them."""
     by_effect: Mapping[str, RetryPolicy] = field(default_factory=dict)
     """Of the effects that have a policy of their own."""
 
@@ -33,6 +34,36 @@ class RetryPolicy:
     def pause_ns(self, failures: int, randomness: Randomness) -> int:
         ceiling = min(self.backoff_ns << min(failures, 40), self.backoff_max_ns)
         return randomness.between(0, ceiling)
+
+
+class OnDead(StrEnum):
+    """What a dead letter means for the lane that it was the head of."""
+
+    CONTINUE = "continue"
+    """What comes after it goes on."""
+    BLOCK = "block"
+    """The lane stands until it is redriven or discarded."""
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchPolicy:
+    """How commands are started at one resource."""
+
+    concurrency: int = 0
+    """Calls at once, at most; 0 for as many as the resource takes."""
+    slow_start: int = 16
+    """The largest batch after an activation; doubled by every batch that succeeds, up to the resource's
+    limit. A resource that is claimed and yet fails costs few attempts and few rows in the log (S53)."""
+    horizon_ns: int = 0
+    """So long after its first attempt an operation that may have been applied is not repeated any more, because the
+    other side may have forgotten its key: it goes in doubt. Nanoseconds of cluster time; 0 for no end."""
+    on_dead: OnDead = OnDead.CONTINUE
+
+    def is_past_horizon(self, operation: Operation, cluster_time_ns: int) -> bool:
+        """Whether another attempt could be taken for a new operation."""
+        if not self.horizon_ns or not operation.attempt:
+            return False
+        return cluster_time_ns - began_ns(operation) > self.horizon_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +98,12 @@ def judge(
     cluster_time_ns: int,
     randomness: Randomness,
     suspended: bool = False,
+    unheard: bool = False,
 ) -> OutcomeRow:
     """The outcome row for one attempt (concepts: The life of a command).
 
-    ``suspended``: nothing starts there before the resource is claimed anew, so no pause is needed.
+    ``suspended``: nothing starts there before the resource is claimed anew, so no pause is needed. ``unheard``:
+    what was not attempted may have been applied after all; the resource recognises it.
     """
     status, result, error, _, pause_ns = outcome
     if status == AttemptStatus.SUCCEEDED:
@@ -78,9 +111,7 @@ def judge(
     error = error[:ERROR_CHARACTERS_MAX]
     verdict = Verdict.RETRY
     if status == AttemptStatus.NOT_ATTEMPTED:
-        verdict = Verdict.NOT_ATTEMPTED
-    elif status == AttemptStatus.FAILED and operation.lost >= policy.lost_max:
-        verdict = Verdict.DEAD  # Given up on rather than refused: it may have been applied.
+        verdict = Verdict.UNHEARD if unheard else Verdict.NOT_ATTEMPTED
     elif status == AttemptStatus.FAILED:
         verdict = Verdict.FAILED
     elif status == AttemptStatus.DOUBT:
@@ -91,12 +122,16 @@ def judge(
     elif operation.failures + 1 >= policy.max_attempts:
         # No answer is no failure, however often: the last attempt, too, may have been applied, and who
         # is told that the command failed does it again under another id.
-        verdict = Verdict.IN_DOUBT if status == AttemptStatus.UNKNOWN else Verdict.DEAD
+        # Where the other side only knows keys, a refusal says nothing about an earlier attempt without an answer.
+        doubtful = operation.unsure and guarantee is not Guarantee.FENCED
+        verdict = Verdict.IN_DOUBT if status == AttemptStatus.UNKNOWN or doubtful else Verdict.DEAD
         error = f"{error} (attempt {attempt}, the limit is {policy.max_attempts} failed attempts)"
+    elif status == AttemptStatus.UNKNOWN:
+        verdict = Verdict.UNANSWERED
     next_try_ns = 0
-    if verdict is Verdict.RETRY:
+    if verdict is Verdict.RETRY or verdict is Verdict.UNANSWERED:
         next_try_ns = cluster_time_ns + max(pause_ns, policy.pause_ns(operation.failures, randomness))
-    elif verdict is Verdict.NOT_ATTEMPTED and error and not suspended:
+    elif status == AttemptStatus.NOT_ATTEMPTED and error and not suspended:
         # The resource was not ready for it: no failure of the command, but no reason to ask again at
         # once either (S53). Without an error it only stood behind the head of its lane.
         next_try_ns = cluster_time_ns + policy.pause_ns(attempt - 1, randomness)

@@ -3,48 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ParamSpec, Protocol
 
 import structlog
 
-from ..core.entry import Entry, EntryKind
-from ..core.errors import DuplicateGeneration, FencepostError, ResourceUnavailable, StaleLeader
+from ..core.entry import EntryKind
+from ..core.errors import DuplicateGeneration, FencepostError, StaleLeader
 from ..core.token import FencingToken, token_json
-from ..outbox.codec import Activation, Election, OutcomeRow, encode
+from ..outbox.codec import Activation, Election, OutcomeRow, Retention, encode
 from ..outbox.machine import OutboxMachine
 from ..outbox.operation import Operation
-from ..ports import Clock, Fence, Randomness, Resource
+from ..ports import Answered, Clock, Fence, Randomness, Resource
 from .activation import ActivationState, StageClock
-from .asking import ask_in_doubt
 from .authority import Authority
+from .bounds import ANSWER_TIMEOUT_S, bounded
 from .dispatcher import Dispatcher, Executions, Proposer
+from .doubts import Doubts
+from .due import DueTimes
 from .late import LateSuccesses
-from .measures import ResourceMeasures
-from .policy import HAND_ONS_MAX, ActivationPolicy, RetryPolicy
+from .policy import HAND_ONS_MAX, ActivationPolicy, DispatchPolicy, RetryPolicy
 from .runtime import EffectsRuntime
+from .seat import ActivationSink, Seat
 
 _P = ParamSpec("_P")
 _LOG = structlog.get_logger("fencepost.effects")
 
 CLAIM_RETRY_MIN_S = 0.1
 CLAIM_RETRY_MAX_S = 2.0
-ANSWER_TIMEOUT_S = 10.0
-"""How long a resource may take to answer a claim, or to say what its fence is."""
-
-
-@asynccontextmanager
-async def bounded(seconds: float, what: str) -> AsyncIterator[None]:
-    """Raise :class:`ResourceUnavailable` when the block takes longer."""
-    try:
-        async with asyncio.timeout(seconds) as timeout:
-            yield
-    except TimeoutError as error:
-        if not timeout.expired():
-            raise  # Not ours: what the resource says about itself.
-        raise ResourceUnavailable(f"no answer within {seconds:g} s from {what}") from error
 
 
 class NodeLoop(Proposer, Protocol):
@@ -67,47 +54,6 @@ class NodeLoop(Proposer, Protocol):
         """``callback`` for a timer or a completion: what it raises there ends the node."""
 
 
-class _Seat:
-    """One resource within a tenure."""
-
-    __slots__ = (
-        "_measures",
-        "_state",
-        "claim_failures",
-        "claiming",
-        "dispatcher",
-        "filled",
-        "last_error",
-        "overdue",
-        "resource",
-        "retry",
-    )
-
-    def __init__(self, resource: Resource, dispatcher: Dispatcher, measures: ResourceMeasures) -> None:
-        self.resource = resource
-        self.dispatcher = dispatcher
-        self._measures = measures
-        self.state = ActivationState.ELECTED
-        self.filled = False
-        """The queue has been filled from the replicated state; from then on, new commands are offered."""
-        self.claiming = False
-        self.claim_failures = 0
-        """Troubles since the last effect that succeeded: a claim alone does not show that it is well."""
-        self.retry: asyncio.TimerHandle | None = None
-        self.overdue: asyncio.TimerHandle | None = None
-        """Fires when a required resource has been away for too long."""
-        self.last_error = ""
-
-    @property
-    def state(self) -> ActivationState:
-        return self._state
-
-    @state.setter
-    def state(self, state: ActivationState) -> None:
-        self._state = state
-        self._measures.entered(state)
-
-
 class Tenure:
     """Made when this node becomes leader, revoked when it stops being that. Never valid again."""
 
@@ -121,6 +67,8 @@ class Tenure:
         machine: OutboxMachine,
         resources: Mapping[str, Resource],
         policies: Mapping[str, RetryPolicy],
+        dispatch_policies: Mapping[str, DispatchPolicy],
+        retention: Retention,
         runtime: EffectsRuntime,
         clock: Clock,
         randomness: Randomness,
@@ -153,9 +101,11 @@ class Tenure:
         """Every resource is active, and no command has come since: the first effect's time has not begun."""
         self._activated: list[str] = []
         self._recorded: list[str] = []
-        self._sink = _ActivationSink(self)
+        self._sink = ActivationSink(self)
+        self._retention = retention
+        self._due = DueTimes(machine, token, node_loop)
         self._seats = {
-            name: _Seat(
+            name: Seat(
                 resource,
                 Dispatcher(
                     resource=resource,
@@ -165,12 +115,24 @@ class Tenure:
                     cluster_time_ns=node_loop.cluster_time_ns,
                     randomness=randomness,
                     policy=policies[name],
+                    dispatch_policy=dispatch_policies[name],
                     executions=executions[name],
                     on_trouble=partial(self._trouble, name),
                     on_late=partial(on_late, name, token),
                     on_executed=partial(self._executed, name),
                 ),
                 executions[name].measures,
+            )
+            for name, resource in resources.items()
+        }
+        self._doubts = {
+            name: Doubts(
+                resource=resource,
+                authority=self.authority,
+                proposer=node_loop,
+                runtime=runtime,
+                policy=policies[name],
+                may_ask=partial(self._is_active, name),
             )
             for name, resource in resources.items()
         }
@@ -190,6 +152,9 @@ class Tenure:
             self._stages.reached("catch-up", self._clock.monotonic_ns())
             # Before any activation, so that what they end is not in doubt and not done again.
             self._late.propose(self._node_loop)
+            self._due.settle(self._retention)
+            for pending in self._machine.pending.values():
+                self._due.watch(pending.values())
             for name in self._seats:
                 self._claim(name)
         activated, self._activated = self._activated, []
@@ -204,11 +169,59 @@ class Tenure:
                 self._stages.begun("first-effect", self._clock.monotonic_ns())
             seat.dispatcher.offer(operation)
 
-    def ended(self, operation: Operation) -> None:
-        """A command has ended, perhaps by another way than through this tenure's dispatch."""
+    def watch(self, operation: Operation) -> None:
+        """A new command has a deadline."""
+        if self._recovered:
+            self._due.watch((operation,))
+
+    def changed(self, operation: Operation) -> None:
+        """A command has ended or become dispatchable, perhaps by another way than through this tenure's dispatch."""
+        seat = self._seats.get(operation.resource)
+        if seat is not None and seat.filled:
+            seat.dispatcher.changed(operation)
+
+    def redriven(self, operation: Operation) -> None:
+        seat = self._seats.get(operation.resource)
+        if seat is not None and seat.filled:
+            seat.dispatcher.redriven(operation)
+
+    def in_doubt(self, operation: Operation) -> None:
+        doubts = self._doubts.get(operation.resource)
+        if doubts is not None:
+            doubts.consider((operation,))
+
+    def hold(self, operation: Operation) -> None:
+        """It is about to be cancelled."""
         seat = self._seats.get(operation.resource)
         if seat is not None:
-            seat.dispatcher.ended(operation)
+            seat.dispatcher.hold(operation)
+
+    def ask(self, operation: Operation, heard: Callable[[Answered | None], None]) -> None:
+        """Ask the resource whether it was applied there; None where that cannot be told."""
+        doubts = self._doubts.get(operation.resource)
+        if doubts is not None and doubts.can_ask:
+            doubts.ask(operation, heard)
+        else:
+            heard(None)
+
+    @property
+    def token(self) -> FencingToken:
+        return self.authority.token
+
+    def has(self, name: str) -> bool:
+        return name in self._seats
+
+    def dedupes_by_place(self, name: str) -> bool:
+        """Whether the resource recognises a repeat in a lane by its place alone."""
+        return name in self._seats and bool(getattr(self._seats[name].resource, "dedupes_by_place", False))
+
+    def claim_again(self, name: str) -> None:
+        """Claim the fence of a resource anew, as after an outage: it may have been restored."""
+        self._seats[name].dispatcher.suspend()
+        self._claim(name)
+
+    def _is_active(self, name: str) -> bool:
+        return self._seats[name].state in (ActivationState.ACTIVE, ActivationState.DRAINING)
 
     @property
     def has_standing(self) -> bool:
@@ -225,11 +238,10 @@ class Tenure:
         fills = not seat.filled
         if fills:
             seat.filled = True
-            pending = self._machine.pending.get(name, {}).values()
-            for operation in pending:
+            for operation in self._machine.dead.get(name, {}).values():
+                seat.dispatcher.died(operation)
+            for operation in self._machine.pending.get(name, {}).values():
                 seat.dispatcher.offer(operation)
-            keep = partial(self._on_late, name, self.authority.token)
-            ask_in_doubt(seat.resource, pending, self._runtime, self.authority, keep)
         if seat.claiming or seat.retry is not None:
             return fills  # In trouble again since that claim: the next one decides.
         seat.state = ActivationState.DRAINING if self._draining else ActivationState.ACTIVE
@@ -239,6 +251,7 @@ class Tenure:
         if seat.overdue is not None:
             seat.overdue.cancel()
             seat.overdue = None
+        self._doubts[name].consider(self._machine.pending.get(name, {}).values())
         _LOG.info("resource active", resource=name, token=str(self.authority.token))
         if all(other.filled for other in self._seats.values()):
             if not self._stages.has("reconcile"):
@@ -339,7 +352,7 @@ class Tenure:
 
     def pump(self) -> int:
         """Start what may start. Cluster time of the next retry; 0 if none waits."""
-        earliest = 0
+        earliest = self._due.pump(self._node_loop.cluster_time_ns()) if self._recovered else 0
         for seat in self._seats.values():
             wake_ns = seat.dispatcher.pump()
             if wake_ns and (not earliest or wake_ns < earliest):
@@ -406,27 +419,3 @@ class Tenure:
 
     def activation_applied(self, name: str) -> None:
         self._activated.append(name)
-
-
-class _ActivationSink:
-    """Hears of activation entries (keys: resource names) and election records (key: "")."""
-
-    def __init__(self, tenure: Tenure) -> None:
-        self._tenure = tenure
-
-    def accepted(self, keys: Sequence[str], first_index: int, term: int) -> None:
-        pass
-
-    def refused(self, keys: Sequence[str], code: str, leader: str) -> None:
-        pass  # Only a leader that is one no longer is refused; its tenure is being revoked.
-
-    def applied(self, keys: Sequence[str], entries: Sequence[Entry], results: Sequence[Any]) -> None:
-        for name in keys:
-            if name:
-                self._tenure.activation_applied(name)
-
-    def lost(self, keys: Sequence[str]) -> None:
-        pass
-
-    def unknown(self, keys: Sequence[str]) -> None:
-        pass

@@ -103,6 +103,7 @@ class NodeQueries:
             "last_election": None if election is None else self._election(election),
             "longest_loop_lag_ms": self._loop.longest_lag_ns / 1e6,
             "state_digest": self._state_digest(),
+            "outbox": self._outbox(),
             "uptime_s": (self._loop.now() - self._started_at) / 1e9,
             "pid": os.getpid(),
         }
@@ -134,6 +135,19 @@ class NodeQueries:
             "configuration": configuration_json(configuration),
             "configuration_index": raft.configuration_index,
             "committed": raft.configuration_index <= raft.commit_index,
+        }
+
+    def _outbox(self) -> dict[str, Any]:
+        """What is remembered, and from where on nothing has ended yet."""
+        machine = self._machine
+        return {
+            "operations": len(machine.operations),
+            "forgotten": machine.forgotten,
+            "retention_ns": machine.retention.window_ns,
+            "retention_count": machine.retention.ended_max,
+            "done_watermark": machine.done_watermark,
+            "forgotten_ids_ns": machine.forgotten_ids_ns,
+            "cluster_time_ns": machine.cluster_time_ns,
         }
 
     def _state_digest(self) -> dict[str, Any] | None:
@@ -186,6 +200,12 @@ class NodeQueries:
             )
         body = self._summary(operation)
         body["payload"] = operation.payload.decode("utf-8", "replace")
+        body["place"] = operation.place
+        body["not_before_ns"] = operation.not_before_ns or None
+        body["deadline_ns"] = operation.deadline_ns or None
+        body["next_try_ns"] = operation.next_try_ns or None
+        body["cancel_asked_ns"] = operation.cancel_ns or None
+        body["may_have_been_applied"] = operation.unsure or operation.state is OperationState.IN_DOUBT
         body["waiting_reason"] = "" if operation.state in TERMINAL else self._waiting_reason(operation)
         body["history"] = [
             {
@@ -240,6 +260,8 @@ class NodeQueries:
                 next_after = last
                 break
             last = operation.index
+            if self._machine.by_index.get(operation.index) is not operation:
+                continue  # It is forgotten, and the list not swept yet.
             if (
                 (not state or operation.state == state)
                 and (not resource or operation.resource == resource)

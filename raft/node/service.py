@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from ..core.configuration import Configuration
 from ..core.entry import Entry, EntryKind, Snapshot
-from ..core.errors import CommandInvalid, FencepostError
+from ..core.errors import CommandInvalid, FencepostError, OperationIdExpired
 from ..core.events import Role, RoleChange, TransferBegun, TransferEnded
 from ..outbox.codec import PAYLOAD_BYTES_MAX, decode_submission, digest
-from ..outbox.machine import OutboxMachine, SubmitResult
+from ..outbox.machine import Expired, OutboxMachine, SubmitResult
 from ..outbox.operation import TERMINAL, Operation, OperationState
 from ..ports import Answer, AnswerStatus, Connection, ProposeRequest, SubmitRequest, Wait
 from .calls import Query, SlowQuery
@@ -232,9 +232,12 @@ class ClientService:
         self.queue(connection, Answer(request_id, status, 0, 0, False, "", b"", error.code, error.message))
         self._loop.wake()
 
-    def _answer_submission(self, key: _Key, result: SubmitResult) -> None:
-        operation, replayed, reused = result
+    def _answer_submission(self, key: _Key, result: SubmitResult | Expired) -> None:
         connection, request_id, wait = key
+        if isinstance(result, Expired):
+            self._refuse(connection, request_id, _expired(result.operation_id))
+            return
+        operation, replayed, reused = result
         self.replayed += replayed
         self.reused += reused
         if reused:
@@ -278,6 +281,13 @@ class ClientService:
                 self.queue(connection, answer)
 
 
+def _expired(operation_id: str) -> OperationIdExpired:
+    return OperationIdExpired(
+        f"operation id {operation_id!r} is older than what is remembered; whether it was executed once is not known",
+        next_step="look at the resource; if it was not executed, submit it under a new id",
+    )
+
+
 def _doubt(operation: Operation) -> str:
     return f"and in doubt: {operation.error or 'its executor went away'}"
 
@@ -297,7 +307,7 @@ def _unknown_answer(request_id: int, operation: Operation, replayed: bool, why: 
 
 
 def _done_answer(request_id: int, operation: Operation, replayed: bool) -> Answer:
-    failed = operation.state in (OperationState.FAILED, OperationState.DEAD)
+    failed = operation.state is not OperationState.SUCCEEDED and operation.state in TERMINAL
     return Answer(
         request_id,
         _DONE,

@@ -17,11 +17,12 @@ from .state import OutboxState
 
 
 class _Capture:
-    __slots__ = ("count", "drawn", "ended", "head", "kept", "last_index", "operations")
+    __slots__ = ("by_index", "count", "drawn", "ended", "head", "kept", "last_index", "operations")
 
     def __init__(self, state: OutboxState) -> None:
         self.head = head_of(state)
         self.operations = state.in_order
+        self.by_index = state.by_index
         self.count = len(state.in_order)
         self.last_index = state.last_applied
         self.kept: dict[int, Record] = {}
@@ -31,13 +32,15 @@ class _Capture:
         self.ended = False
 
     def records(self) -> Iterator[Record]:
-        kept = self.kept
+        kept, known = self.kept, self.by_index.get
         for operation in islice(self.operations, self.count):
-            record = record_of(operation)
             index = operation.index
+            # One that was forgotten before this is not in it; one that is forgotten now has its copy made first.
+            record = record_of(operation) if known(index) is operation else None
             record = kept.pop(index, record)
             self.drawn = index  # Only now: as long as it might be needed the machine makes a copy.
-            yield record
+            if record is not None:
+                yield record
 
 
 class CapturedChunks(Iterator[bytes]):

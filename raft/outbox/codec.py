@@ -22,10 +22,19 @@ DISPATCH = 2
 OUTCOME = 3
 ACTIVATION = 4
 ELECTION = 5
+CANCEL = 6
+REDRIVE = 7
+RESOLVE = 8
+DISCARD = 9
+EXPIRY = 10
+TICK = 11
+RETENTION = 12
 
 OPERATION_ID_BYTES_MAX = 256
 NAME_BYTES_MAX = 128
 LANE_BYTES_MAX = 512
+NOTE_BYTES_MAX = 1000
+TIME_NS_MAX = 1 << 62
 PAYLOAD_BYTES_MAX = 1 << 20
 
 
@@ -38,6 +47,10 @@ class Command(NamedTuple):
     lane: str
     payload: bytes
     """Canonical: JSON with sorted keys and no spaces, or other bytes as they are."""
+    not_before_ns: int = 0
+    """Cluster time, nanoseconds since the Unix epoch, before which no attempt begins; 0 for none."""
+    deadline_ns: int = 0
+    """Cluster time from which on no attempt begins any more; 0 for none."""
 
 
 class DispatchRow(NamedTuple):
@@ -97,23 +110,110 @@ class Election(NamedTuple):
     stages: list[StageSeconds]
 
 
-OutboxEntry = Command | Dispatch | Outcome | Activation | Election
+class Cancel(NamedTuple):
+    """Somebody does not want a command to be executed any more.
+
+    ``absent``: the leader of ``token`` has asked the resource, which it holds the fence of, and no attempt of
+    an earlier leader has taken effect there, nor can one any more.
+    """
+
+    operation_id: str
+    token: FencingToken
+    absent: bool
+    note: str
+
+
+class Redrive(NamedTuple):
+    """A dead letter is to be tried again, under the same id and at a new place in its lane."""
+
+    operation_id: str
+    note: str
+
+
+class Resolve(NamedTuple):
+    """What became of a command in doubt: an operator's word, or the answer of its resource."""
+
+    operation_id: str
+    finding: int
+    """A :class:`~.transitions.Finding`."""
+    attempt: int
+    """The attempt that it is about; 0 for an operator's word, which is about all there were."""
+    token: FencingToken | None
+    """Of the leader that has asked the resource; None for an operator's word."""
+    result: bytes
+    note: str
+
+
+class Discard(NamedTuple):
+    """A dead letter is to be given up for good."""
+
+    operation_id: str
+    note: str
+
+
+class Expiry(NamedTuple):
+    """The deadlines of these operations have passed, by the time of the entry."""
+
+    resource: str
+    token: FencingToken
+    indexes: list[int]
+
+
+class Tick(NamedTuple):
+    """Nothing but its time: something waits for that, and nothing else happens."""
+
+
+class Retention(NamedTuple):
+    """How long operations that have ended are remembered. Of the cluster, and not of a node."""
+
+    window_ns: int = 0
+    """For so long after their end, by cluster time; 0 for ever."""
+    ended_max: int = 0
+    """So many of them at the most; 0 for any number."""
+
+
+OutboxEntry = (
+    Command
+    | Dispatch
+    | Outcome
+    | Activation
+    | Election
+    | Cancel
+    | Redrive
+    | Resolve
+    | Discard
+    | Expiry
+    | Tick
+    | Retention
+)
 
 _ENCODER = msgspec.msgpack.Encoder()
-_HEADS = {kind: bytes((FORMAT_VERSION, kind)) for kind in (SUBMIT, DISPATCH, OUTCOME, ACTIVATION, ELECTION)}
-_DECODERS: dict[bytes, msgspec.msgpack.Decoder[Any]] = {
-    _HEADS[SUBMIT]: msgspec.msgpack.Decoder(Command),
-    _HEADS[DISPATCH]: msgspec.msgpack.Decoder(Dispatch),
-    _HEADS[OUTCOME]: msgspec.msgpack.Decoder(Outcome),
-    _HEADS[ACTIVATION]: msgspec.msgpack.Decoder(Activation),
-    _HEADS[ELECTION]: msgspec.msgpack.Decoder(Election),
+_KIND_OF: dict[type, int] = {
+    Command: SUBMIT,
+    Dispatch: DISPATCH,
+    Outcome: OUTCOME,
+    Activation: ACTIVATION,
+    Election: ELECTION,
+    Cancel: CANCEL,
+    Redrive: REDRIVE,
+    Resolve: RESOLVE,
+    Discard: DISCARD,
+    Expiry: EXPIRY,
+    Tick: TICK,
+    Retention: RETENTION,
 }
-_KIND_OF = {Command: SUBMIT, Dispatch: DISPATCH, Outcome: OUTCOME, Activation: ACTIVATION, Election: ELECTION}
+_HEADS = {kind: bytes((FORMAT_VERSION, kind)) for kind in _KIND_OF.values()}
+_DECODERS: dict[bytes, msgspec.msgpack.Decoder[Any]] = {
+    _HEADS[kind]: msgspec.msgpack.Decoder(made) for made, kind in _KIND_OF.items()
+}
 _SUBMIT_HEAD = _HEADS[SUBMIT]
 _SUBMIT_DECODER = _DECODERS[_SUBMIT_HEAD]
 
 
 def encode(entry: OutboxEntry) -> bytes:
+    if type(entry) is Command and not entry[5] and not entry[6]:
+        # As the version before wrote it, and reads it.
+        return _SUBMIT_HEAD + _ENCODER.encode(entry[:5])
     return _HEADS[_KIND_OF[type(entry)]] + _ENCODER.encode(entry)
 
 
@@ -159,6 +259,17 @@ def check_command(command: Command) -> None:
             f"payload of {len(command.payload)} bytes; the limit is {PAYLOAD_BYTES_MAX} bytes",
             next_step="store the bulk elsewhere and submit a reference to it",
         )
+    not_before_ns, deadline_ns = command[5:]
+    if not_before_ns or deadline_ns:
+        if not (0 <= not_before_ns < TIME_NS_MAX and 0 <= deadline_ns < TIME_NS_MAX):
+            raise CommandInvalid("not_before and deadline are nanoseconds since the Unix epoch")
+        if deadline_ns and deadline_ns <= not_before_ns:
+            raise CommandInvalid("the deadline is not after not_before: it could never be executed")
+
+
+def check_note(note: str) -> None:
+    """Raise :class:`CommandInvalid` unless an operator's note can be printed and is not too long."""
+    _check_name("note", note, NOTE_BYTES_MAX, required=False)
 
 
 def _check_name(what: str, value: str, limit: int, *, required: bool) -> None:
@@ -179,11 +290,12 @@ def canonical_json(value: Any) -> bytes:
 
 
 def digest(command: Command) -> bytes:
-    """16 bytes that stand for everything about a command but its id.
+    """16 bytes that stand for what a command is to do: not for its id, nor for when.
 
-    The lengths of the names stand before them, so that no two different commands give the same input.
+    The lengths of the names stand before them, so that no two different commands give the same input. Times are
+    left out, so that a line of a script with ``--not-before +10m`` in it may be run again: the first one counts.
     """
-    _, resource, effect, lane, payload = command
+    _, resource, effect, lane, payload, _, _ = command
     head = f"{len(resource)}:{len(effect)}:{len(lane)}:{resource}{effect}{lane}"
     return hashlib.blake2b(head.encode() + payload, digest_size=16).digest()
 

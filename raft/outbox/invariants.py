@@ -5,12 +5,14 @@ Runs after every apply in tests and simulation, never on the hot path: the cost 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ..core.token import FencingToken
-from .operation import TERMINAL, HistoryRow, Operation, OperationState
+from .codec import Retention
+from .operation import FINAL, TERMINAL, HistoryRow, Operation, OperationState
+from .retention import COUNT_AGE_NS
 from .state import OutboxState
 from .state_digest import operation_terms, other_terms, sum_of
 from .transitions import ARROWS
@@ -29,6 +31,7 @@ class OperationView(NamedTuple):
     error: str
     finished_ns: int
     history: tuple[HistoryRow, ...]
+    place: int = 0
 
 
 class View(NamedTuple):
@@ -38,6 +41,11 @@ class View(NamedTuple):
     cluster_time_ns: int
     tokens: dict[str, FencingToken]
     operations: dict[str, OperationView]
+    dispatchable_from_ns: dict[str, int]
+    """By operation id: of those that must not be dispatched before a certain cluster time, that time."""
+    retention: Retention
+    ended: int
+    """How many have ended for good."""
 
 
 def view(state: OutboxState) -> View:
@@ -46,6 +54,9 @@ def view(state: OutboxState) -> View:
         state.cluster_time_ns,
         {resource: activation.token for resource, activation in state.tokens.items()},
         {operation_id: _view(operation) for operation_id, operation in state.operations.items()},
+        {operation_id: each.not_before_ns for operation_id, each in state.operations.items() if each.not_before_ns},
+        state.retention,
+        len(state.ended),
     )
 
 
@@ -71,6 +82,7 @@ def _view(operation: Operation) -> OperationView:
         operation.error,
         operation.finished_ns,
         tuple(operation.history),
+        operation.place,
     )
 
 
@@ -106,24 +118,44 @@ def _index_violations(state: OutboxState) -> Iterator[str]:
         yield "operations are not in log order, or two share an index"
     if {operation.index: operation for operation in in_order} != state.by_index:
         yield "by_index does not agree with operations"
-    if in_order != state.in_order:
+    if in_order != [each for each in state.in_order if state.by_index.get(each.index) is each]:
         yield "in_order does not agree with operations"
     pending: dict[str, list[int]] = {}
+    dead: dict[str, dict[int, Operation]] = {}
     counts: dict[str, dict[OperationState, int]] = {}
     for operation in in_order:
         indexes = pending.setdefault(operation.resource, [])
+        letters = dead.setdefault(operation.resource, {})
         counts.setdefault(operation.resource, dict.fromkeys(OperationState, 0))[operation.state] += 1
         if operation.state not in TERMINAL:
             indexes.append(operation.index)
-    if {resource: list(operations) for resource, operations in state.pending.items()} != pending:
+        elif operation.state is OperationState.DEAD:
+            letters[operation.index] = operation
+    for indexes in pending.values():
+        indexes.sort(key=lambda index: state.by_index[index].place)
+    if {name: list(each) for name, each in _filled(state.pending)} != dict(_filled(pending)):
         yield "pending does not agree with operations"
-    if state.counts != counts:
+    if dict(_filled(state.dead)) != dict(_filled(dead)):
+        yield "dead does not agree with operations"
+    final = sorted([each for each in in_order if each.state in FINAL], key=lambda each: (each.finished_ns, each.index))
+    if sorted(state.ended, key=lambda each: (each.finished_ns, each.index)) != final:
+        yield "ended does not agree with operations"
+    if any(before.finished_ns > after.finished_ns for before, after in pairwise(state.ended)):
+        yield "ended is not in the order of the ends"
+    if {name: each for name, each in state.counts.items() if any(each.values())} != counts:
         yield f"counts are {state.counts}, and counting gives {counts}"
     for operation_id, operation in state.operations.items():
         if operation.operation_id != operation_id:
             yield f"operation {operation.operation_id!r} stands under {operation_id!r}"
     if state.terms != sum_of(other_terms(state) + sum([operation_terms(operation) for operation in in_order])):
         yield "the sum of terms is not what adding up gives"
+
+
+_T = TypeVar("_T", bound=Sized)
+
+
+def _filled(tables: dict[str, _T]) -> Iterator[tuple[str, _T]]:
+    return ((name, table) for name, table in tables.items() if table)
 
 
 def _operation_violations(state: OutboxState, operation: Operation) -> Iterator[str]:
@@ -141,6 +173,12 @@ def _operation_violations(state: OutboxState, operation: Operation) -> Iterator[
         elif active is not None and operation.token < active.token:
             # Activation takes over everything of a lower token, at once (concepts: From winning an election to acting).
             yield f"dispatched under {operation.token} while {active.token} is active"
+    if operation.state is OperationState.CANCELLED and not operation.cancel_ns:
+        yield "cancelled, and nobody has asked for it"
+    if operation.state is OperationState.DEAD and not operation.error:
+        yield "dead without a reason"
+    if not operation.index <= operation.place <= state.last_applied:
+        yield f"index {operation.index} and place {operation.place}"
     if operation.next_try_ns and operation.state is not OperationState.RETRY_WAIT:
         yield f"{operation.state} with a time for its next try"
     if operation.failures + operation.lost > operation.attempt:
@@ -185,19 +223,36 @@ def step_violations(before: View, after: View) -> Iterator[str]:
     for operation_id, old in before.operations.items():
         new = after.operations.get(operation_id)
         if new is None:
-            yield f"operation {operation_id!r} is gone"
+            if not _may_be_forgotten(old, before, after):
+                yield f"operation {operation_id!r} is gone"
             continue
+        not_before_ns = before.dispatchable_from_ns.get(operation_id, 0)
+        dispatched = new.state is OperationState.DISPATCHED and new.attempt > old.attempt
+        if dispatched and after.cluster_time_ns < not_before_ns:
+            yield f"operation {operation_id!r}: dispatched before its time"
         if new is not old and new != old:
             for what in _change_violations(old, new, after.last_applied):
                 yield f"operation {operation_id!r}: {what}"
 
 
+def _may_be_forgotten(old: OperationView, before: View, after: View) -> bool:
+    """By the rules in force now, and the time. It may have been one of many even if they are fewer by now."""
+    window_ns, ended_max = after.retention
+    age_ns = after.cluster_time_ns - old.finished_ns
+    many = ended_max and before.ended >= ended_max and age_ns >= COUNT_AGE_NS
+    return old.state in FINAL and bool((window_ns and age_ns >= window_ns) or many)
+
+
 def _change_violations(old: OperationView, new: OperationView, index: int) -> Iterator[str]:
-    if old.state in TERMINAL:
+    if old.state in FINAL:
         yield f"changed after it was {old.state}"
     if new.identity != old.identity:
         yield "its identity changed"
-    if new.attempt < old.attempt or new.failures < old.failures or new.lost < old.lost:
+    redriven = new.place != old.place
+    if redriven and (old.state, new.state, new.place) != (OperationState.DEAD, OperationState.COMMITTED, index):
+        yield f"its place went from {old.place} to {new.place}, and it from {old.state} to {new.state}"
+    counted_less = new.failures < old.failures or new.lost < old.lost
+    if new.attempt < old.attempt or (counted_less and not redriven):
         yield "an attempt was taken back"
     if old.token is not None and (new.token is None or new.token < old.token):
         yield f"its token went down from {old.token} to {new.token}"
@@ -228,7 +283,7 @@ def lane_violations(state: OutboxState) -> Iterator[str]:
         resource = next(iter(heads.values())).resource
         for operation in state.operations.values():
             head = heads.get(operation.lane)
-            if head is None or operation.resource != resource or operation.index <= head.index:
+            if head is None or operation.resource != resource or operation.place <= head.place:
                 continue
             if operation.state is OperationState.SUCCEEDED:
                 yield f"{operation.operation_id!r} is done before {head.operation_id!r}, lane {operation.lane!r}"

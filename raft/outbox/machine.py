@@ -8,37 +8,54 @@ is applied, and then it is a no-op (S31, S47).
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from ..core.entry import Entry
 from ..core.errors import UnknownEntry
 from ..core.token import FencingToken
-from .capture import Captures
-from .codec import Activation, Command, Dispatch, Election, Outcome, OutcomeRow, decode, digest
-from .operation import TERMINAL, HistoryRow, Operation, OperationState
+from .bookkeeping import FENCED, HISTORY_ROWS_MAX
+from .codec import (
+    Activation,
+    Cancel,
+    Command,
+    Discard,
+    Dispatch,
+    Election,
+    Expiry,
+    Outcome,
+    OutcomeRow,
+    Redrive,
+    Resolve,
+    Retention,
+    Tick,
+    decode,
+    digest,
+)
+from .operation import HistoryRow, Operation, OperationState
+from .retention import Retaining
 from .snapshot import load
 from .state import ActivationRecord, ElectionRecord, OutboxState
 from .state_digest import (
     arrow_check,
     counters_term,
+    course_term,
     digest_of,
-    kept_row_term,
     record_term,
     row_term,
     submission_term,
     sum_of,
 )
 from .transitions import TAKE_OVER_BY_GUARANTEE, TRANSITIONS, Trigger, Verdict
+from .wishes import Wishes
 
-HISTORY_ROWS_MAX = 128
-"""Rows of history an operation keeps. Beyond it the oldest goes, but never the first: a command
-that is put off for days must not grow without bound."""
+__all__ = ["HISTORY_ROWS_MAX", "Expired", "OutboxMachine", "SubmitResult"]
 
 _COMMITTED = OperationState.COMMITTED
 _DISPATCHED = OperationState.DISPATCHED
 _SUCCEEDED = OperationState.SUCCEEDED
+_DEAD = OperationState.DEAD
+_OPEN = frozenset({OperationState.COMMITTED, OperationState.RETRY_WAIT})
 _ON_DISPATCH = TRANSITIONS[Trigger.DISPATCH]
 _ON_SUCCESS = TRANSITIONS[Trigger.SUCCESS]
 _TRIGGERS = {
@@ -47,9 +64,12 @@ _TRIGGERS = {
     int(Verdict.RETRY): Trigger.RETRY,
     int(Verdict.NOT_ATTEMPTED): Trigger.RELEASE,
     int(Verdict.IN_DOUBT): Trigger.DOUBT,
+    int(Verdict.UNANSWERED): Trigger.RETRY,
+    int(Verdict.UNHEARD): Trigger.RELEASE,
 }
+_UNSURE = frozenset({int(Verdict.UNANSWERED), int(Verdict.UNHEARD)})
+_FAILURES = frozenset({Trigger.RETRY, Trigger.FAILURE, Trigger.DEATH})
 _VERDICTS = frozenset(int(verdict) for verdict in Verdict)
-_R = TypeVar("_R", ActivationRecord, ElectionRecord)
 _new_tuple = tuple.__new__  # A named tuple without its Python-level __new__: half the time, per row.
 
 
@@ -64,7 +84,13 @@ class SubmitResult(NamedTuple):
     """Another command had been submitted under this id: nothing was accepted (S34)."""
 
 
-class OutboxMachine(OutboxState):
+class Expired(NamedTuple):
+    """A submission under an id that may have been known and was forgotten: nothing was accepted (S33)."""
+
+    operation_id: str
+
+
+class OutboxMachine(Wishes, Retaining):
     """The state machine behind entries of kind ``OUTBOX`` (``raft.ports.Machine``).
 
     Readers may look at every attribute and change none.
@@ -72,22 +98,27 @@ class OutboxMachine(OutboxState):
 
     def __init__(self) -> None:
         super().__init__()
-        self._captures = Captures()
         self._appliers: dict[type, Callable[[Entry, Any], Any]] = {
             Command: self._apply_command,
             Dispatch: self._apply_dispatch,
             Outcome: self._apply_outcome,
             Activation: self._apply_activation,
             Election: self._apply_election,
+            Cancel: self._apply_cancel,
+            Redrive: self._apply_redrive,
+            Resolve: self._apply_resolve,
+            Discard: self._apply_discard,
+            Expiry: self._apply_expiry,
+            Tick: self._apply_tick,
+            Retention: self._apply_retention,
         }
 
     def apply(self, entry: Entry) -> Any:
         """Apply a committed entry.
 
-        Returns, by what the entry holds: Command: :class:`SubmitResult`. Dispatch, Outcome: the
-        operations whose state changed. Activation: the operations that were returned or went in
-        doubt. Election: None. Raises :class:`UnknownEntry`, with the state untouched, for an entry
-        of a later version (S55).
+        Returns, by what the entry holds: Command: :class:`SubmitResult` or :class:`Expired`. Election, Tick
+        and Retention: None. All others: the operations that they changed. Raises :class:`UnknownEntry`,
+        with the state untouched, for an entry of a later version (S55).
         """
         decoded = decode(entry.data)
         if entry.index <= self.last_applied:
@@ -96,18 +127,22 @@ class OutboxMachine(OutboxState):
         self.last_applied = entry.index
         if entry.time_ns > self.cluster_time_ns:
             self.cluster_time_ns = entry.time_ns
+        if self.ended and any(self.retention):
+            self._forget_old()
         return result
 
     # -- what clients append -----------------------------------------------------------------------
 
-    def _apply_command(self, entry: Entry, command: Command) -> SubmitResult:
-        operation_id, resource, effect, lane, payload = command
+    def _apply_command(self, entry: Entry, command: Command) -> SubmitResult | Expired:
+        operation_id, resource, effect, lane, payload, not_before_ns, deadline_ns = command
         known = self.operations.get(operation_id)
         if known is not None:
             # Decided here and not where it was proposed: two nodes may have taken the same id in
             # at once, and dedupe must be the same on every replica (S33, S34).
             reused = known.digest != digest(command)
             return SubmitResult(known, not reused, reused)
+        if self.forgotten_ids_ns and self._is_expired(operation_id):
+            return Expired(operation_id)
         index, time_ns = entry.index, entry.time_ns
         operation = Operation(
             operation_id,
@@ -120,32 +155,19 @@ class OutboxMachine(OutboxState):
             entry.term,
             time_ns,
             history=[_new_tuple(HistoryRow, (index, time_ns, _COMMITTED, 0, None, ""))],
+            place=index,
+            not_before_ns=not_before_ns,
+            deadline_ns=deadline_ns,
         )
         self.operations[operation_id] = operation
         self.by_index[index] = operation
         self.in_order.append(operation)
-        self.terms = sum_of(self.terms + submission_term(operation))
-        pending = self.pending.get(resource)
-        if pending is None:
-            pending = self.pending[resource] = {}
-            self.counts[resource] = dict.fromkeys(OperationState, 0)
-        pending[index] = operation
-        self.counts[resource][_COMMITTED] += 1
+        self.terms = sum_of(self.terms + submission_term(operation) + course_term(operation))
+        self.place_operation(operation)
         result: SubmitResult = _new_tuple(SubmitResult, (operation, False, False))
         return result
 
     # -- what the leader appends -------------------------------------------------------------------
-
-    def _is_current(self, entry: Entry, resource: str, token: FencingToken) -> bool:
-        """Whether an entry speaks for the leader that appended it, and none has followed it.
-
-        An entry whose token is of another term than the entry itself was carried over: made by a
-        leader that had lost its term before the entry got into the log (S47).
-        """
-        if token.term != entry.term:
-            return False
-        active = self.tokens.get(resource)
-        return active is None or token >= active.token
 
     def _apply_dispatch(self, entry: Entry, dispatch: Dispatch) -> list[Operation]:
         resource, token, rows = dispatch
@@ -159,6 +181,8 @@ class OutboxMachine(OutboxState):
         for operation_index, attempt in rows:
             operation = pending.get(operation_index)
             if operation is None or operation.attempt + 1 != attempt or operation.state not in _ON_DISPATCH:
+                continue
+            if operation.not_before_ns > time_ns or 0 < operation.deadline_ns <= time_ns:
                 continue
             if captures.drawing:
                 captures.keep(operation)
@@ -185,9 +209,11 @@ class OutboxMachine(OutboxState):
                 f"outcome at index {entry.index} with a verdict that this version does not know",
                 next_step="install the version that wrote it",
             )
-        pending = self.pending.get(resource)
-        if not pending:
+        pending, dead = self.pending.get(resource), self.dead.get(resource)
+        if not pending and not dead:
             return []
+        assert pending is not None
+        assert dead is not None
         counts, captures = self.counts[resource], self._captures
         current = self._is_current(entry, resource, token)
         index, time_ns = entry.index, entry.time_ns
@@ -195,8 +221,8 @@ class OutboxMachine(OutboxState):
         terms = 0  # Beside those of the failures, which are added where they are judged.
         changed = []
         for row in rows:
-            operation = pending.get(row[0])
-            if operation is None:  # Unknown here, or terminal: the first success has won.
+            operation = pending.get(row[0]) or dead.get(row[0])
+            if operation is None:  # Unknown here, or final: the first success has won.
                 continue
             if captures.drawing:
                 captures.keep(operation)
@@ -207,6 +233,10 @@ class OutboxMachine(OutboxState):
             # Success is a fact: it counts whatever its attempt, and from whichever leader.
             attempt = row[1]
             counts[operation.state] -= 1
+            if operation.state is _DEAD:
+                del dead[row[0]]
+            else:
+                del pending[row[0]]
             operation.state = _SUCCEEDED
             operation.result = row[3]
             operation.error = ""
@@ -223,7 +253,7 @@ class OutboxMachine(OutboxState):
             counts[_SUCCEEDED] += 1
             operation.history.append(_new_tuple(HistoryRow, (index, time_ns, _SUCCEEDED, attempt, token, note)))
             terms += row_term(arrow, row[0], attempt, note, row[3])
-            del pending[row[0]]
+            self.ended.append(operation)
             changed.append(operation)
         self.terms = sum_of(self.terms + terms)
         self._trim(changed)
@@ -237,15 +267,27 @@ class OutboxMachine(OutboxState):
         after = TRANSITIONS[trigger].get(operation.state)
         if after is None or operation.attempt != row.attempt or operation.token != token:
             return False
+        self._touch(operation)
         operation.error = row.error
-        terms = -counters_term(operation)
-        if trigger is Trigger.RETRY or trigger is Trigger.FAILURE or trigger is Trigger.DEATH:
-            operation.failures += 1
+        operation.failures += trigger in _FAILURES
+        operation.unsure |= row.verdict in _UNSURE
+        note = row.error
+        if operation.cancel_ns and after in _OPEN:
+            after = self._after_a_wish(operation, after)
+            if after not in _OPEN:
+                operation.error = note = f"cancelled: {row.error}".rstrip(": ")
         if after is OperationState.RETRY_WAIT:
             operation.next_try_ns = row.next_try_ns
-        self.terms += terms + counters_term(operation)
-        self._move(entry, operation, after, row.attempt, token, row.error)
+        self._settle(operation)
+        self._move(entry, operation, after, row.attempt, token, note)
         return True
+
+    def _after_a_wish(self, operation: Operation, after: OperationState) -> OperationState:
+        """Nobody wants another attempt. Of what was certainly not applied this is the end; a fenced resource is
+        asked once more about anything else, and recognises it."""
+        if not operation.unsure and not operation.lost:
+            return TRANSITIONS[Trigger.DROP][operation.state]
+        return after if self.is_fenced(operation.resource) else OperationState.IN_DOUBT
 
     def _apply_activation(self, entry: Entry, activation: Activation) -> list[Operation]:
         trigger = TAKE_OVER_BY_GUARANTEE.get(activation.guarantee)
@@ -271,15 +313,16 @@ class OutboxMachine(OutboxState):
             after = arrows.get(operation.state)
             if after is None or operation.token is None or operation.token >= token:
                 continue
-            if self._captures.drawing:
-                self._captures.keep(operation)
-            self.terms -= counters_term(operation)
+            self._touch(operation)
             operation.lost += 1
-            self.terms += counters_term(operation)
+            operation.unsure |= activation.guarantee != FENCED
+            if operation.cancel_ns and operation.unsure:  # Not at a fenced resource.
+                after = OperationState.IN_DOUBT  # Nobody wants another attempt, and this one may have been applied.
+            self._settle(operation)
             note = f"{activation.holder} took over from token {operation.token}"
             self._move(entry, operation, after, operation.attempt, token, note)
             changed.append(operation)
-        in_doubt = len(changed) if trigger is Trigger.TAKE_OVER_NAKED else 0
+        in_doubt = sum(1 for operation in changed if operation.state is OperationState.IN_DOUBT)
         self._remember(
             self.activations,
             ActivationRecord(entry.index, entry.time_ns, activation, len(changed) - in_doubt, in_doubt),
@@ -292,44 +335,6 @@ class OutboxMachine(OutboxState):
             # The same change of leader, now with the stages that came after.
             self.terms -= record_term(self.elections.pop())
         self._remember(self.elections, ElectionRecord(entry.index, entry.time_ns, election))
-
-    # -- bookkeeping -------------------------------------------------------------------------------
-
-    def _remember(self, records: deque[_R], record: _R) -> None:
-        terms = self.terms + record_term(record)
-        if len(records) == records.maxlen:
-            terms -= record_term(records[0])
-        self.terms = sum_of(terms)
-        records.append(record)
-
-    def _move(
-        self,
-        entry: Entry,
-        operation: Operation,
-        after: OperationState,
-        attempt: int,
-        token: FencingToken,
-        note: str,
-    ) -> None:
-        counts = self.counts[operation.resource]
-        counts[operation.state] -= 1
-        counts[after] += 1
-        operation.state = after
-        operation.history.append(HistoryRow(entry.index, entry.time_ns, after, attempt, token, note))
-        arrow = arrow_check(entry.index, entry.time_ns, after, token)
-        self.terms = sum_of(self.terms + row_term(arrow, operation.index, attempt, note))
-        if after in TERMINAL:
-            operation.finished_ns = entry.time_ns
-            del self.pending[operation.resource][operation.index]
-
-    def _trim(self, operations: list[Operation]) -> None:
-        for operation in operations:
-            if len(operation.history) > HISTORY_ROWS_MAX:
-                gone = slice(1, len(operation.history) - HISTORY_ROWS_MAX + 1)
-                self.terms = sum_of(
-                    self.terms - sum([kept_row_term(operation, row) for row in operation.history[gone]])
-                )
-                del operation.history[gone]
 
     # -- the whole state ---------------------------------------------------------------------------
 

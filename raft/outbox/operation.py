@@ -17,9 +17,15 @@ class OperationState(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     DEAD = "dead"
+    """Given up, and certainly not applied. A dead letter: kept until it is redriven or discarded."""
+    CANCELLED = "cancelled"
 
 
-TERMINAL = frozenset({OperationState.SUCCEEDED, OperationState.FAILED, OperationState.DEAD})
+TERMINAL = frozenset({OperationState.SUCCEEDED, OperationState.FAILED, OperationState.DEAD, OperationState.CANCELLED})
+"""Whoever waits for a command is told of its end."""
+
+FINAL = TERMINAL - {OperationState.DEAD}
+"""Ended for good: nothing leads out of these, and they may be forgotten."""
 
 
 class HistoryRow(NamedTuple):
@@ -59,3 +65,11 @@ class Operation:
     next_try_ns: int = 0
     finished_ns: int = 0
     history: list[HistoryRow] = field(default_factory=list)
+    place: int = 0
+    """Where it stands in its lane: its index, or that of the entry that redrove it last."""
+    not_before_ns: int = 0
+    deadline_ns: int = 0
+    cancel_ns: int = 0
+    """Cluster time at which it was asked to be cancelled, where that could not be done at once; else 0."""
+    unsure: bool = False
+    """An attempt has ended without an answer where no later refusal tells that it was not applied."""

@@ -16,13 +16,13 @@ import msgspec
 
 from ..core.errors import StateMiscounted, StorageCorrupt, StorageFormatUnknown
 from ..core.token import FencingToken
-from .codec import Activation
-from .operation import TERMINAL, HistoryRow, Operation, OperationState
+from .codec import Activation, Retention
+from .operation import FINAL, HistoryRow, Operation, OperationState
 from .state import ActivationRecord, ElectionRecord, OutboxState
 from .state_digest import operation_terms, other_terms, sum_of
 
-FORMAT_VERSION = 2
-"""Version 1 had no sum of terms in its head."""
+FORMAT_VERSION = 3
+"""Version 1 had no sum of terms in its head, and 2 knew neither retention nor what follows the history in a record."""
 OPERATIONS_PER_CHUNK = 256
 CHUNK_BYTES = 1 << 20
 """A chunk ends with the operation that makes its payloads and results this long: encoding one holds the
@@ -43,6 +43,9 @@ class Head(NamedTuple):
     activations: list[ActivationRecord]
     terms: int = -1
     """The sum that the machine held (``state_digest``); -1 where version 1 did not say it."""
+    retention: Retention = Retention()
+    forgotten: int = 0
+    forgotten_ids_ns: int = 0
 
 
 class _Record(NamedTuple):
@@ -67,6 +70,11 @@ class _Record(NamedTuple):
     next_try_ns: int
     finished_ns: int
     history: list[HistoryRow]
+    place: int = 0
+    not_before_ns: int = 0
+    deadline_ns: int = 0
+    cancel_ns: int = 0
+    unsure: bool = False
 
 
 if _Record._fields != tuple(Operation.__slots__):
@@ -92,6 +100,9 @@ def head_of(state: OutboxState) -> Head:
         list(state.elections),
         list(state.activations),
         state.terms,
+        state.retention,
+        state.forgotten,
+        state.forgotten_ids_ns,
     )
 
 
@@ -117,6 +128,11 @@ def record_of(operation: Operation) -> Record:
         operation.next_try_ns,
         operation.finished_ns,
         tuple(operation.history),
+        operation.place,
+        operation.not_before_ns,
+        operation.deadline_ns,
+        operation.cancel_ns,
+        operation.unsure,
     )
 
 
@@ -159,6 +175,7 @@ def load(chunks: Iterable[bytes]) -> OutboxState:
         if kind == _TAIL:
             _check_tail(state, chunk, hasher.digest(), head.operations, stream)
             _check_terms(state, head)
+            _arrange(state)
             return state
         if kind != _OPERATIONS:
             raise _corrupt(f"a chunk of kind {kind!r}")
@@ -184,6 +201,9 @@ def _load_head(state: OutboxState, chunk: bytes) -> Head:
     state.tokens = {activation.resource: activation for activation in head.tokens}
     state.elections.extend(head.elections)
     state.activations.extend(head.activations)
+    state.retention = head.retention
+    state.forgotten = head.forgotten
+    state.forgotten_ids_ns = head.forgotten_ids_ns
     if (head.terms < 0) is (chunk[1] > 1):
         raise _corrupt(f"a sum of terms in a head of format {chunk[1]}: {head.terms}")
     return head
@@ -197,20 +217,30 @@ def _load_operations(state: OutboxState, chunk: bytes) -> None:
     terms = 0
     for record in records:
         operation = Operation(*record)
+        if not operation.place:
+            operation.place = operation.index  # Of a version that knew no other places.
         terms += operation_terms(operation)
         if operation.operation_id in state.operations or operation.index in state.by_index:
             raise _corrupt(f"operation {operation.operation_id!r} at index {operation.index} stands in it twice")
         state.operations[operation.operation_id] = operation
         state.by_index[operation.index] = operation
         state.in_order.append(operation)
-        counts = state.counts.get(operation.resource)
-        if counts is None:
-            counts = state.counts[operation.resource] = dict.fromkeys(OperationState, 0)
-            state.pending[operation.resource] = {}
-        counts[operation.state] += 1
-        if operation.state not in TERMINAL:
-            state.pending[operation.resource][operation.index] = operation
+        state.place_operation(operation)
     state.terms = sum_of(state.terms + terms)
+
+
+def _arrange(state: OutboxState) -> None:
+    """What is kept in another order than that of the log."""
+    for resource, pending in state.pending.items():
+        if any(operation.place != index for index, operation in pending.items()):
+            in_places = sorted(pending.values(), key=lambda operation: operation.place)
+            state.pending[resource] = {operation.index: operation for operation in in_places}
+    state.ended.extend(
+        sorted(
+            [operation for operation in state.in_order if operation.state in FINAL],
+            key=lambda operation: operation.finished_ns,
+        )
+    )
 
 
 def _check_tail(state: OutboxState, chunk: bytes, digest: bytes, operations: int, stream: Iterator[bytes]) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from .codec import Activation, Election
-from .operation import Operation, OperationState
+from .codec import Activation, Election, Retention
+from .operation import TERMINAL, Operation, OperationState
 from .tables import OperationsById, OperationsByIndex
 
 EVENTS_KEPT = 100
@@ -40,9 +40,20 @@ class OutboxState:
         """Every operation, by operation id, in log order."""
         self.by_index = OperationsByIndex()
         self.in_order: list[Operation] = []
-        """The same once more. It only ever grows at its end, so that a snapshot may read it from another thread."""
+        """The same once more, and those that were forgotten since it was swept last. It only ever grows at its
+        end, or is replaced, so that a snapshot may read it from another thread."""
         self.pending: dict[str, dict[int, Operation]] = {}
-        """By resource, then by index in log order: the operations that are not terminal."""
+        """By resource, then by index in the order of their places: the operations that are not terminal."""
+        self.dead: dict[str, dict[int, Operation]] = {}
+        """By resource, then by index: the dead letters."""
+        self.ended: deque[Operation] = deque()
+        """In the order of their ends: the operations that may be forgotten one day."""
+        self.retention = Retention()
+        self.forgotten = 0
+        """How many operations were forgotten."""
+        self.forgotten_ids_ns = 0
+        """The highest time in the id of a forgotten operation, nanoseconds since the Unix epoch: an id that bears an
+        earlier one and is not known may have been forgotten."""
         self.counts: dict[str, dict[OperationState, int]] = {}
         """By resource: how many operations are in each state."""
         self.tokens: dict[str, Activation] = {}
@@ -57,12 +68,35 @@ class OutboxState:
         self.being_read = False
         """Of a state that was replaced: a snapshot of it may not be written yet, and needs ``in_order`` whole."""
 
+    @property
+    def done_watermark(self) -> int:
+        """Every operation whose place is up to this has ended, dead letters among them."""
+        firsts = [next(iter(pending.values())).place for pending in self.pending.values() if pending]
+        return min(firsts) - 1 if firsts else self.last_applied
+
+    def place_operation(self, operation: Operation) -> None:
+        """Put an operation into the tables that go by its state. Those of one resource, in the order of places."""
+        resource, state = operation.resource, operation.state
+        counts = self.counts.get(resource)
+        if counts is None:
+            counts = self.counts[resource] = dict.fromkeys(OperationState, 0)
+            self.pending[resource] = {}
+            self.dead[resource] = {}
+        counts[state] += 1
+        if state not in TERMINAL:
+            self.pending[resource][operation.index] = operation
+        elif state is OperationState.DEAD:
+            self.dead[resource][operation.index] = operation
+
     def discard(self) -> None:
         """Free a state that nobody needs any more, operation by operation: to free all of them in one go would
         stop every other thread for as long as that takes."""
-        self.by_index.discard()
+        if not self.being_read:  # Whoever draws a snapshot of it looks there for what was forgotten before.
+            self.by_index.discard()
         in_order, self.in_order = self.in_order, []
         while in_order and not self.being_read:
             del in_order[-_FREED_AT_ONCE:]
         self.pending.clear()
+        self.dead.clear()
+        self.ended.clear()
         self.operations.discard()

@@ -23,10 +23,10 @@ from ..core.token import FencingToken
 from .operation import HistoryRow, Operation, OperationState
 
 if TYPE_CHECKING:
-    from .codec import Activation
+    from .codec import Activation, Retention
     from .state import ActivationRecord, ElectionRecord, OutboxState
 
-DIGEST_VERSION = 1
+DIGEST_VERSION = 2
 """Raised with every change of what is added up or how. Digests of different versions are not compared."""
 
 DIGEST_BYTES = 8
@@ -36,7 +36,8 @@ _OPERATION = Struct(">QQQ").pack
 _ARROW = Struct(">QQQQ").pack
 _ROW = Struct(">QQQ").pack
 _COUNTERS = Struct(">cQQQQ").pack
-_SUMMARY = Struct(">QQQQ").pack
+_COURSE = Struct(">cQQQQQ?").pack
+_SUMMARY = Struct(">QQQQQQ").pack
 _encode = msgspec.msgpack.Encoder().encode
 _crc_of: Callable[[bytes], int] = google_crc32c.value
 _crc_extend: Callable[[int, bytes], int] = google_crc32c.extend
@@ -71,8 +72,18 @@ def counters_term(operation: Operation) -> int:
     return crc * crc
 
 
-def record_term(record: Activation | ActivationRecord | ElectionRecord) -> int:
-    """For an activation in force, or what is remembered of one or of an election."""
+def course_term(operation: Operation) -> int:
+    """For what is out of the ordinary: a time, another place, a wish to cancel, an attempt without an answer."""
+    index, place = operation.index, operation.place
+    not_before_ns, deadline_ns, cancel_ns = operation.not_before_ns, operation.deadline_ns, operation.cancel_ns
+    if place == index and not (not_before_ns or deadline_ns or cancel_ns or operation.unsure):
+        return 0
+    crc = _crc_of(_COURSE(b"L", index, place, not_before_ns, deadline_ns, cancel_ns, operation.unsure))
+    return crc * crc
+
+
+def record_term(record: Activation | ActivationRecord | ElectionRecord | Retention) -> int:
+    """For an activation in force, what is remembered of one or of an election, and the settings."""
     crc = _crc_of(type(record).__name__.encode() + _encode(record))
     return crc * crc
 
@@ -86,7 +97,7 @@ def kept_row_term(operation: Operation, row: HistoryRow) -> int:
 
 def operation_terms(operation: Operation) -> int:
     """All of one operation's terms."""
-    total = submission_term(operation) + counters_term(operation)
+    total = submission_term(operation) + counters_term(operation) + course_term(operation)
     for row in operation.history[1:]:
         total += kept_row_term(operation, row)
     return total
@@ -96,7 +107,9 @@ def other_terms(state: OutboxState) -> int:
     """Everything but the operations."""
     total = sum([record_term(activation) for activation in state.tokens.values()])
     total += sum([record_term(election) for election in state.elections])
-    return total + sum([record_term(activation) for activation in state.activations])
+    total += sum([record_term(activation) for activation in state.activations])
+    # The default one is none, so that the sums of versions that knew no other are still right.
+    return total + (record_term(state.retention) if any(state.retention) else 0)
 
 
 def sum_of(total: int) -> int:
@@ -107,5 +120,12 @@ def sum_of(total: int) -> int:
 def digest_of(state: OutboxState) -> bytes:
     """A byte with :data:`DIGEST_VERSION`, and eight that are equal on two replicas if their states are, and else
     differ but for one case in four billion."""
-    summary = _SUMMARY(state.terms & _MASK, len(state.operations), state.last_applied, state.cluster_time_ns)
+    summary = _SUMMARY(
+        state.terms & _MASK,
+        len(state.operations),
+        state.last_applied,
+        state.cluster_time_ns,
+        state.forgotten,
+        state.forgotten_ids_ns,
+    )
     return bytes((DIGEST_VERSION,)) + hashlib.blake2b(summary, digest_size=DIGEST_BYTES).digest()

@@ -8,18 +8,23 @@ and not states.
     submit > COMMITTED > DISPATCHED > SUCCEEDED
                  ^            |-----> RETRY_WAIT > DISPATCHED
                  |            |-----> FAILED | DEAD
-                 '------------|-----> IN_DOUBT > SUCCEEDED
+                 '------------|-----> IN_DOUBT > SUCCEEDED | RETRY_WAIT | DEAD
+
+    COMMITTED, RETRY_WAIT > CANCELLED        somebody does not want it any more
+    COMMITTED, RETRY_WAIT > DEAD             its deadline has passed
+    DEAD > COMMITTED | FAILED                redriven, or discarded
 
 Two rules can be read off it. *Success is a fact*: it is possible from every state that is not
-terminal, also from COMMITTED, because a fenced effect runs beside its dispatch entry and may be
-done before it. *Failure is an opinion*: it is possible from DISPATCHED alone.
+final, also from COMMITTED, because a fenced effect runs beside its dispatch entry and may be
+done before it, and from DEAD, because somebody may have been mistaken. *Failure is an opinion*:
+it is possible from DISPATCHED alone.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum, StrEnum
 
-from .operation import TERMINAL, OperationState
+from .operation import FINAL, OperationState
 
 
 class Verdict(IntEnum):
@@ -36,6 +41,20 @@ class Verdict(IntEnum):
     """Definitely not applied, through no fault of its own: counts nothing (S50)."""
     IN_DOUBT = 5
     """May have been applied, and the resource cannot tell."""
+    UNANSWERED = 6
+    """Counts as a failure and is tried again at ``next_try_ns`` like RETRY, but may have been applied."""
+    UNHEARD = 7
+    """Counts nothing, like NOT_ATTEMPTED, but may have been applied: the resource recognises it if it was."""
+
+
+class Finding(IntEnum):
+    """What became of a command in doubt. Stored in the log: numbers are never reused."""
+
+    DONE = 0
+    NOT_DONE = 1
+    """It was not, and it is given up: a dead letter, which may be redriven."""
+    ABSENT = 2
+    """The resource, whose fence this leader holds, says that it was not: it may be tried again."""
 
 
 class Trigger(StrEnum):
@@ -55,6 +74,20 @@ class Trigger(StrEnum):
     """A new leader holds the fence: what its predecessor had under way may be dispatched again."""
     TAKE_OVER_NAKED = "take-over-naked"
     """The same where neither fence nor key protects: never again without a person or a query."""
+    CANCEL = "cancel"
+    WISH = "wish"
+    """It shall be cancelled, and an attempt is under way: as soon as that is known not to have applied."""
+    CANCEL_UNSURE = "cancel-unsure"
+    """It shall be cancelled, and an attempt of it may have been applied: no other is made."""
+    DROP = "drop"
+    """An attempt of what shall be cancelled has ended, and was not applied."""
+    EXPIRE = "expire"
+    GIVE_UP = "give-up"
+    """An operator says of one in doubt that it was not applied."""
+    ABSENT = "absent"
+    """Its resource says so."""
+    REDRIVE = "redrive"
+    DISCARD = "discard"
 
 
 _COMMITTED = OperationState.COMMITTED
@@ -62,6 +95,8 @@ _DISPATCHED = OperationState.DISPATCHED
 _RETRY_WAIT = OperationState.RETRY_WAIT
 _IN_DOUBT = OperationState.IN_DOUBT
 _SUCCEEDED = OperationState.SUCCEEDED
+_CANCELLED = OperationState.CANCELLED
+_DEAD = OperationState.DEAD
 
 TRANSITIONS: dict[Trigger, dict[OperationState, OperationState]] = {
     Trigger.DISPATCH: {_COMMITTED: _DISPATCHED, _RETRY_WAIT: _DISPATCHED},
@@ -70,6 +105,7 @@ TRANSITIONS: dict[Trigger, dict[OperationState, OperationState]] = {
         _DISPATCHED: _SUCCEEDED,
         _RETRY_WAIT: _SUCCEEDED,
         _IN_DOUBT: _SUCCEEDED,
+        _DEAD: _SUCCEEDED,
     },
     Trigger.FAILURE: {_DISPATCHED: OperationState.FAILED},
     Trigger.DEATH: {_DISPATCHED: OperationState.DEAD},
@@ -79,6 +115,15 @@ TRANSITIONS: dict[Trigger, dict[OperationState, OperationState]] = {
     Trigger.DOUBT: {_DISPATCHED: _IN_DOUBT},
     Trigger.TAKE_OVER: {_DISPATCHED: _COMMITTED},
     Trigger.TAKE_OVER_NAKED: {_DISPATCHED: _IN_DOUBT},
+    Trigger.CANCEL: {_COMMITTED: _CANCELLED, _RETRY_WAIT: _CANCELLED},
+    Trigger.WISH: {_COMMITTED: _COMMITTED, _DISPATCHED: _DISPATCHED, _RETRY_WAIT: _RETRY_WAIT},
+    Trigger.CANCEL_UNSURE: {_COMMITTED: _IN_DOUBT, _RETRY_WAIT: _IN_DOUBT},
+    Trigger.DROP: {_DISPATCHED: _CANCELLED, _IN_DOUBT: _CANCELLED},
+    Trigger.EXPIRE: {_COMMITTED: _DEAD, _RETRY_WAIT: _DEAD},
+    Trigger.GIVE_UP: {_IN_DOUBT: _DEAD},
+    Trigger.ABSENT: {_IN_DOUBT: _RETRY_WAIT},
+    Trigger.REDRIVE: {_DEAD: _COMMITTED},
+    Trigger.DISCARD: {_DEAD: OperationState.FAILED},
 }
 
 ARROWS: frozenset[tuple[str, str]] = frozenset(
@@ -94,5 +139,5 @@ TAKE_OVER_BY_GUARANTEE: dict[str, Trigger] = {
 """What a guarantee makes of an attempt without an outcome (concepts: What can be promised depends on the
 resource). The keys are the values of ``raft.ports.Guarantee``."""
 
-if any(before in TERMINAL for arrows in TRANSITIONS.values() for before in arrows):
-    raise AssertionError("a terminal state has an arrow out of it")
+if any(before in FINAL for arrows in TRANSITIONS.values() for before in arrows):
+    raise AssertionError("a final state has an arrow out of it")

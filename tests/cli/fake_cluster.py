@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from fencepost.raft.core.configuration import encode_configuration
-from fencepost.raft.core.errors import CommandInvalid, FencepostError, NotFound
+from fencepost.raft.core.errors import CommandInvalid, FencepostError, NotFound, NotLeader, WrongState
 from fencepost.raft.outbox.codec import Command, decode_submission, digest
 from fencepost.raft.ports import Answer, AnswerStatus, Connection, ProposeRequest, SubmitRequest, Wait
 from fencepost.transport.handshake import LocalNode
@@ -187,6 +187,35 @@ class FakeNode:
         self.cluster.sessions_ended.append(session)
         return {}
 
+    def call_command_cancel(self, **parameters: Any) -> dict[str, Any]:
+        asked = parameters["id"] in self.cluster.under_way
+        return self._wish("requested" if asked else "cancelled", "dispatched" if asked else "cancelled", parameters)
+
+    def call_command_redrive(self, **parameters: Any) -> dict[str, Any]:
+        return self._wish("redriven", "committed", parameters)
+
+    def call_command_resolve(self, **parameters: Any) -> dict[str, Any]:
+        return self._wish("resolved", "succeeded" if parameters["as"] == "done" else "dead", parameters)
+
+    def call_command_discard(self, **parameters: Any) -> dict[str, Any]:
+        return self._wish("discarded", "failed", parameters)
+
+    def _wish(self, did: str, state: str, parameters: dict[str, Any]) -> dict[str, Any]:
+        if self.cluster.leader != self.node_id:
+            raise NotLeader("this node does not lead")
+        if parameters["id"] in self.cluster.final:
+            raise WrongState(f"command {parameters['id']!r} is succeeded: it can be cancelled no more")
+        self.cluster.wishes.append(parameters)
+        return {
+            "id": parameters["id"], "did": did, "definite": did != "requested", "state": state, "attempt": 1,
+            "error": None,
+        }  # fmt: skip
+
+    def call_resource_claim(self, name: str) -> dict[str, Any]:
+        if name != "ledger":
+            raise NotFound(f"the leader has no resource {name!r}")
+        return {"resource": name, "token": TOKEN}
+
     def call_resource_fences(self) -> dict[str, Any]:
         fence = {"kind": "sqlite", "guarantee": "fenced", "token": TOKEN, "holder": "n2/i/1", "error": ""}
         return {"resources": {"ledger": {**fence, "activation": "ACTIVE"}}}
@@ -212,6 +241,11 @@ class FakeCluster:
     """
 
     def __init__(self, *, leader: str = "n2", down: tuple[str, ...] = ()) -> None:
+        self.wishes: list[dict[str, Any]] = []
+        self.under_way: set[str] = set()
+        self.final: set[str] = set()
+        """Commands that nobody can decide about any more."""
+        self.times: dict[str, tuple[int, int]] = {}
         self.members = FakeMembers(leader, "n1", "n2", "n3")
         self.down = down
         self.nodes = {node_id: FakeNode(node_id, self) for node_id in ("n1", "n2", "n3")}
@@ -286,6 +320,7 @@ class FakeCluster:
 
     def commit(self, command: Command) -> dict[str, Any]:
         """Commit and execute at once."""
+        self.times[command.operation_id] = (command.not_before_ns, command.deadline_ns)
         self.index += 1
         failed = command.effect in self.failing
         state = "failed" if failed else "succeeded"

@@ -269,8 +269,9 @@ def test_mistakes_in_flags_and_environment_name_their_source(tmp_path: Path) -> 
         "environment FENCEPOST_NODE_PEAR: node.pear: unknown key; did you mean 'peer'?",
         "--set raft.nothing=1: raft.nothing: unknown key",
         "--set peers.n2=1: peers.n2: write section.key=value with a section of cluster, node, raft, storage, "
-        "snapshots, limits",
-        "--set x: x: write section.key=value with a section of cluster, node, raft, storage, snapshots, limits",
+        "snapshots, limits, outbox",
+        "--set x: x: write section.key=value with a section of cluster, node, raft, storage, snapshots, limits, "
+        "outbox",
         "--set raft.heartbeat=7: raft.heartbeat: \"7\" is not a duration such as \"150ms\", \"2s\"",
         "environment FENCEPOST_RAFT_ELECTION_TIMEOUT: raft.election_timeout: \"soon\" is not a duration such as "
         '"150ms", "2s"',

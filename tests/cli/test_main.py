@@ -51,7 +51,8 @@ COMMANDS = [pytest.param(path, id=" ".join(path) or "fencepost") for path, _ in 
 SPECIFIED = {
     "cluster init", "cluster transfer-leader", "cluster step-down", "node start", "node check-config", "member list",
     "member config", "member add", "member promote", "member remove", "status", "submit", "command list",
-    "command show", "command watch", "resource fences", "resource mode", "proxy", "wait",
+    "command show", "command watch", "command cancel", "command redrive", "command resolve", "command discard",
+    "resource list", "resource fences", "resource claim", "resource mode", "proxy", "wait",
     "jepsen check", "jepsen replay", "jepsen run",
     "cluster recover", "log tail", "log get", "log verify", "snapshot save", "snapshot inspect", "snapshot restore",
     "debug storage-workload", "debug storage-recover",
@@ -263,7 +264,8 @@ def test_completion(shell: str) -> None:
 def test_completion_completes() -> None:
     variables = {"_FENCEPOST_COMPLETE": "bash_complete", "COMP_WORDS": "fencepost command ", "COMP_CWORD": "2"}
     found = subprocess.run(PROGRAM, env=environment(**variables), capture_output=True, check=True, timeout=30)
-    assert found.stdout.decode().split() == ["plain,list", "plain,show", "plain,watch"]
+    words = ("list", "show", "watch", "cancel", "redrive", "resolve", "discard")
+    assert sorted(found.stdout.decode().split()) == sorted(f"plain,{word}" for word in words)
 
 
 def test_a_command_loads_only_what_it_needs() -> None:

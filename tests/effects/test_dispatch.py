@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from fencepost.raft.core.errors import ResourceUnavailable
-from fencepost.raft.effects.dispatcher import OUTCOME_BYTES_MAX
+from fencepost.raft.effects.batch import OUTCOME_BYTES_MAX
 from fencepost.raft.effects.handlers import Permanent, Retryable
 from fencepost.raft.effects.policy import RetryPolicy
 from fencepost.raft.outbox.operation import OperationState
@@ -137,9 +137,11 @@ def test_s40_an_effect_that_waited_for_its_loop_is_not_sent_after_the_authority_
         assert executed(world) == []
 
 
-def test_s51_a_command_whose_executors_vanish_again_and_again_is_given_up() -> None:
+@pytest.mark.parametrize("queryable", [False, True])
+def test_s51_a_command_whose_executors_vanish_again_and_again_is_given_up(queryable: bool) -> None:
+    """It may have been applied, so it is in doubt; and a letter where the resource says that it was not."""
     policy = RetryPolicy(max_attempts=4, lost_max=3)
-    with World(ResourceSpec(policy=policy), seed=5) as world:
+    with World(ResourceSpec(policy=policy, queryable=queryable), seed=5) as world:
         for node in world.up():
             node.resource.hold_before = True
         for round_number in range(3):
@@ -154,8 +156,10 @@ def test_s51_a_command_whose_executors_vanish_again_and_again_is_given_up() -> N
         for node in world.up():
             node.resource.hold_before = False
         leader = world.active_leader()
-        world.until(lambda: leader.operation("killer").state is OperationState.DEAD)
-        assert "every executor went away" in leader.operation("killer").error
+        ends = OperationState.DEAD if queryable else OperationState.IN_DOUBT
+        world.until(lambda: leader.operation("killer").state is ends)
+        assert any("every executor went away" in row.note for row in leader.operation("killer").history)
+        assert ("its resource says not applied" in leader.operation("killer").error) is queryable
         world.done(leader, "innocent")
         assert executed(world) == ["innocent"]
 

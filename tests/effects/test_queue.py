@@ -15,7 +15,7 @@ from fencepost.raft.ports import AttemptOutcome, AttemptStatus, Guarantee
 
 
 def operation(index: int, lane: str = "", effect: str = "credit") -> Operation:
-    return Operation(f"op{index}", "ledger", effect, lane, b"", b"", index, 1, 0)
+    return Operation(f"op{index}", "ledger", effect, lane, b"", b"", index, 1, 0, place=index)
 
 
 def taken(queue: DispatchQueue, limit: int = 100) -> list[int]:
@@ -181,8 +181,8 @@ POLICY = RetryPolicy(max_attempts=3, backoff_ns=100, backoff_max_ns=1000)
         (AttemptStatus.RETRY, Guarantee.FENCED, 0, Verdict.RETRY, 100),
         (AttemptStatus.RETRY, Guarantee.NAKED, 1, Verdict.RETRY, 200),
         (AttemptStatus.RETRY, Guarantee.FENCED, 2, Verdict.DEAD, None),
-        (AttemptStatus.UNKNOWN, Guarantee.FENCED, 1, Verdict.RETRY, 200),
-        (AttemptStatus.UNKNOWN, Guarantee.KEYED, 0, Verdict.RETRY, 100),
+        (AttemptStatus.UNKNOWN, Guarantee.FENCED, 1, Verdict.UNANSWERED, 200),
+        (AttemptStatus.UNKNOWN, Guarantee.KEYED, 0, Verdict.UNANSWERED, 100),
         (AttemptStatus.RETRY, Guarantee.KEYED, 2, Verdict.DEAD, None),
         (AttemptStatus.UNKNOWN, Guarantee.KEYED, 2, Verdict.IN_DOUBT, None),
         (AttemptStatus.UNKNOWN, Guarantee.FENCED, 2, Verdict.IN_DOUBT, None),

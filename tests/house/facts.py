@@ -79,6 +79,15 @@ KINDS: dict[str, tuple[str, str]] = {
     "CommandList": ("`command list`", "`items`, `next_after_index`"),
     "CommandHistory": ("`command show --history -o tsv`", "the steps alone"),
     "CommandStep": ("`command watch`", "one step: index, time_ns, state, attempt, token, note"),
+    "CommandDecision": (
+        "`command cancel`, `redrive`, `resolve`, `discard`",
+        "`id`, `did`, `definite` (false where it is only asked for), `state`, `attempt`, `error`",
+    ),
+    "ResourceList": (
+        "`resource list`",
+        "`items`: name, kind, guarantee, activation, token, pending, in_flight, dead, in_doubt, last_error",
+    ),
+    "ResourceClaim": ("`resource claim`", "`resource`, `token`"),
     "ResourceFenceList": ("`resource fences`", "`items`: name, kind, guarantee, activation, token, holder, error"),
     "ResourceMode": (
         "`resource mode`",
@@ -169,8 +178,8 @@ LIMITS: dict[str, list[tuple[str, str]]] = {
         ),
         ("raft.effects.resources.python:RESULT_BYTES_MAX", "result of a Python handler; not kept, the effect stands"),
         ("raft.effects.policy:ERROR_CHARACTERS_MAX", "characters of an error kept for each attempt"),
-        ("raft.outbox.machine:HISTORY_ROWS_MAX", "steps kept in the history of one command"),
-        ("raft.effects.policy:RetryPolicy.lost_max", "attempts whose leader went away; then the command is dead"),
+        ("raft.outbox.bookkeeping:HISTORY_ROWS_MAX", "steps kept in the history of one command"),
+        ("raft.effects.policy:RetryPolicy.lost_max", "attempts whose leader went away; then the command is in doubt"),
     ],
     "A leader": [
         ("raft.node.service:PENDING_MAX", f"commands without an outcome; {_BUSY}"),
@@ -182,10 +191,10 @@ LIMITS: dict[str, list[tuple[str, str]]] = {
         ("raft.core.log:ENTRIES_PER_MESSAGE_MAX", "entries in one such message, however short"),
         ("raft.core.options:Options.in_flight_max", "such messages on their way to one follower"),
         (
-            "raft.effects.dispatcher:SLOW_START_ATTEMPTS",
+            "raft.effects.policy:DispatchPolicy.slow_start",
             "attempts in a batch after an activation; doubled as they succeed",
         ),
-        ("raft.effects.dispatcher:OUTCOME_BYTES_MAX", "results in one entry; one larger result goes alone"),
+        ("raft.effects.batch:OUTCOME_BYTES_MAX", "results in one entry; one larger result goes alone"),
         ("raft.node.digests:POINT_ENTRIES", "entries from one comparison of the nodes' states to the next"),
         ("raft.outbox.state:EVENTS_KEPT", "elections and activations that are remembered, each"),
     ],

@@ -224,7 +224,7 @@ FAULTS = (
     Fault(
         "more effects run at once than the resource takes",
         Dispatcher.pump,
-        "self._running + others < self._resource.concurrency",
+        "self._running + others < self._concurrency()",
         "True",
         "bounded concurrency",
     ),

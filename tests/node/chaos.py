@@ -255,12 +255,24 @@ class Chaos:
 
             for _ in range(600):
                 world.advance(0.1)
+                self._resolve()
                 if all_heard():
                     break
             assert all_heard(), [command.operation_id for command in self.commands if command.final is None]
             world.until(lambda: all(map(self._rests, world.up())), within_s=30.0, what="rest")
             world.settle_log()
             self.check()
+
+    def _resolve(self) -> None:
+        """An operator looks at what is in doubt at the keyed resource, now that nothing is on its way any more: its
+        last attempt was refused, and one before had no answer."""
+        leaders = [node for node in self.world.up() if node.leads]
+        for node in leaders:
+            for operation in list(node.machine.pending.get("keyed", {}).values()):
+                if operation.state is OperationState.IN_DOUBT:
+                    done = ("keyed", operation.operation_id) in self.world.specs[2].store.first
+                    word = {"as": "done" if done else "failed"}
+                    self.world.call(node, "command.resolve", id=operation.operation_id, note="looked", **word)
 
     @staticmethod
     def _rests(node: SimNode) -> bool:

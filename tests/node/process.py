@@ -14,7 +14,7 @@ from fencepost.raft.core.errors import StorageError
 from fencepost.raft.core.events import Persist
 from fencepost.raft.core.token import FencingToken
 from fencepost.raft.effects.resources.memory import FakeResource
-from fencepost.raft.ports import Attempt, AttemptOutcome, Fence, Guarantee, Resource
+from fencepost.raft.ports import Answered, Attempt, AttemptOutcome, Fence, Guarantee, Resource
 
 from .virtual_time import VirtualTimeLoop
 
@@ -181,6 +181,9 @@ class GatedResource:
         """Operation ids of every batch that was sent."""
         self.sent_at: list[tuple[int, str]] = []
         """(virtual nanoseconds, operation id) of every attempt that was sent."""
+        self.asked: list[tuple[str, int]] = []
+        """(operation id, last attempt) of every question about an operation."""
+        self.query_fails: BaseException | None = None
 
     name = property(lambda self: self.inner.name)
     guarantee: Guarantee = property(lambda self: self.inner.guarantee)  # type: ignore[assignment]
@@ -238,6 +241,20 @@ class GatedResource:
     async def fence(self) -> Fence | None:
         await self._travel(False)
         return await self.inner.fence()
+
+
+class QueryableResource(GatedResource):
+    """One that can be asked what has become of an operation."""
+
+    absence_is_final = True
+    """What a process of this world has sent has arrived before it can end."""
+
+    async def query(self, attempt: Attempt) -> Answered:
+        await self._travel(False)
+        self.asked.append((attempt.operation_id, attempt.number))
+        if self.query_fails is not None:
+            raise self.query_fails
+        return await self.inner.query(attempt)
 
 
 def as_resource(gated: GatedResource) -> Resource:

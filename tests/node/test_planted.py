@@ -178,8 +178,8 @@ FAULTS = [
     ),
     Fault(
         "a lane stands still for ever behind a head that has ended",
-        DispatchQueue.ended,
-        "if operation.lane in self._standing:",
+        DispatchQueue.changed,
+        "if waits and (name in self._standing or self._lanes[name][0].state in TERMINAL):",
         "if False:",
         late.test_a_success_that_arrives_in_a_later_tenure_frees_the_lane_behind_it,
     ),
@@ -193,14 +193,14 @@ FAULTS = [
     Fault(
         "retry resets the attempts (S51)",
         OutboxMachine._fail,
-        "operation.failures += 1",
-        "operation.failures = 1",
+        "operation.failures += trigger in _FAILURES",
+        "operation.failures = int(trigger in _FAILURES)",
         dispatch.test_s51_poison_is_retried_with_growing_pauses_and_then_dead_while_others_go_on,
     ),
     Fault(
         "backoff reset by a failover (S53)",
         DispatchQueue._enter,
-        "if operation.state is _RETRY_WAIT:",
+        "if due_ns:",
         "if False:",
         dispatch.test_s51_s53_attempts_and_backoff_survive_a_failover,
     ),
@@ -228,7 +228,7 @@ FAULTS = [
     Fault(
         "no pause for what was not attempted (S53)",
         policy.judge,
-        "elif verdict is Verdict.NOT_ATTEMPTED and error and not suspended:",
+        "elif status == AttemptStatus.NOT_ATTEMPTED and error and not suspended:",
         "elif False:",
         lambda: dispatch.test_s53_a_handler_that_always_raises_makes_no_storm(Guarantee.FENCED),
     ),
@@ -270,14 +270,14 @@ FAULTS = [
     Fault(
         "unfenced effect before its dispatch is committed (S50)",
         Dispatcher._start,
-        "batch.beside = self._resource.guarantee is Guarantee.FENCED",
+        "batch.beside = self._resource.guarantee is Guarantee.FENCED and self._may_run_beside(operations)",
         "batch.beside = True",
         lambda: dispatch.test_s50_unfenced_effects_wait_for_the_commit_of_their_dispatch(Guarantee.NAKED),
     ),
     Fault(
         "concurrency not bounded (S53)",
         Dispatcher.pump,
-        "while queue.has_ready and self._running + others < self._resource.concurrency:",
+        "while queue.has_ready and self._running + others < self._concurrency():",
         "while queue.has_ready:",
         dispatch.test_concurrency_is_bounded_and_used,
     ),
@@ -291,7 +291,7 @@ FAULTS = [
     Fault(
         "full speed at once after an activation (S53)",
         Dispatcher.resume,
-        "self._batch_max = SLOW_START_ATTEMPTS",
+        "self._batch_max = self._dispatch_policy.slow_start",
         "pass",
         dispatch.test_s53_slow_start_after_every_activation,
     ),

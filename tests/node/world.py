@@ -23,10 +23,11 @@ from fencepost.raft.core.messages import Message
 from fencepost.raft.core.options import MILLISECOND, Options
 from fencepost.raft.core.step import Raft
 from fencepost.raft.effects.coordinator import EffectsCoordinator
-from fencepost.raft.effects.policy import ActivationPolicy, RetryPolicy
+from fencepost.raft.effects.policy import ActivationPolicy, DispatchPolicy, RetryPolicy
 from fencepost.raft.effects.resources.memory import Effect, FakeResource, MemoryStore
 from fencepost.raft.effects.runtime import LocalRuntime
 from fencepost.raft.node.applier import Applier
+from fencepost.raft.node.commands import CommandCalls
 from fencepost.raft.node.entries import EntryReading
 from fencepost.raft.node.handover import HandoverCalls
 from fencepost.raft.node.loop import RaftLoop
@@ -35,12 +36,12 @@ from fencepost.raft.node.plainlog import PlainLog
 from fencepost.raft.node.queries import NodeQueries
 from fencepost.raft.node.service import ClientService
 from fencepost.raft.node.snapshots import SnapshotKeeper
-from fencepost.raft.outbox.codec import Command, encode
+from fencepost.raft.outbox.codec import Command, Retention, encode
 from fencepost.raft.outbox.machine import OutboxMachine
 from fencepost.raft.outbox.operation import TERMINAL, Operation
 from fencepost.raft.ports import Answer, AnswerStatus, Guarantee, ProposeRequest, SubmitRequest, Wait
 
-from .process import GatedResource, ProcessLoop, SimClock, SimLogStore, as_event_loop, as_resource
+from .process import GatedResource, ProcessLoop, QueryableResource, SimClock, SimLogStore, as_event_loop, as_resource
 from .snapshot_parts import MemorySnapshotStore, NodeDisk, SimRunner
 from .virtual_time import VirtualTimeLoop
 
@@ -49,6 +50,8 @@ OPTIONS = Options(
     election_timeout=300 * MILLISECOND, heartbeat_interval=50 * MILLISECOND, stall_bound=300 * MILLISECOND
 )
 ACTIVATION = ActivationPolicy()
+DISPATCH = DispatchPolicy()
+REMEMBER_ALL = Retention()
 POLICY = RetryPolicy(max_attempts=4, backoff_ns=50 * MILLISECOND, backoff_max_ns=2000 * MILLISECOND)
 
 
@@ -98,9 +101,13 @@ class ResourceSpec:
         concurrency: int = 1,
         policy: RetryPolicy = POLICY,
         activation: ActivationPolicy = ACTIVATION,
+        dispatch: DispatchPolicy = DISPATCH,
+        queryable: bool = False,
     ) -> None:
         self.name = name
         self.activation = activation
+        self.dispatch = dispatch
+        self.queryable = queryable
         self.store = MemoryStore()
         self.policy = policy
         self._effects = effects
@@ -117,7 +124,7 @@ class ResourceSpec:
             batch_limit=self._batch_limit,
             concurrency=self._concurrency,
         )
-        return GatedResource(inner, process)
+        return (QueryableResource if self.queryable else GatedResource)(inner, process)
 
 
 class SimTransport:
@@ -191,6 +198,8 @@ class SimNode:
             resources={key: as_resource(resource) for key, resource in self.resources.items()},
             policies={spec.name: spec.policy for spec in world.specs},
             activation_policies={spec.name: spec.activation for spec in world.specs},
+            dispatch_policies={spec.name: spec.dispatch for spec in world.specs},
+            retention=world.retention,
             runtime=self.runtime,
             clock=self.clock,
             randomness=world,
@@ -208,12 +217,20 @@ class SimNode:
         )
         members = MemberCalls(self.loop, loop, leader_address=client_address, addresses=self.addresses)
         self.handover = HandoverCalls(self.loop, loop, self.effects, leader_address=client_address)
+        commands = CommandCalls(
+            self.loop, loop, self.machine, lambda: self.effects.acting, leader_address=client_address
+        )
         self.service = ClientService(
             loop=self.loop,
             machine=self.machine,
             leader_address=client_address,
             queries=queries.methods(),
-            slow_queries={"resource.fences": self.effects.fences, **members.methods(), **self.handover.methods()},
+            slow_queries={
+                "resource.fences": self.effects.fences,
+                **members.methods(),
+                **self.handover.methods(),
+                **commands.methods(),
+            },
         )
         self.loop.observe(self.effects)
         self.loop.observe(self.service)
@@ -247,7 +264,9 @@ class World:
         delay_s: float = 0.001,
         incarnation: int = 1,
         skews: Mapping[str, int] | None = None,
+        retention: Retention = REMEMBER_ALL,
     ) -> None:
+        self.retention = retention
         self.random = random.Random(seed)
         self.options = options
         self.voters = voters

@@ -244,11 +244,12 @@ def cut_through() -> None:
     [
         (OutboxMachine._apply_dispatch, "if captures.drawing:", "if False:", any_walk),
         (OutboxMachine._apply_outcome, "if captures.drawing:", "if False:", any_walk),
-        (OutboxMachine._apply_activation, "if self._captures.drawing:", "if False:", any_walk),
+        (OutboxMachine._touch, "if self._captures.drawing:", "if False:", any_walk),
+        (OutboxMachine._forget, "if self._captures.drawing:", "if False:", any_walk),
         (capture._Capture.records, "record = kept.pop(index, record)", "pass", any_walk),
         (
             capture._Capture.records,
-            "record = record_of(operation)",
+            "record = record_of(operation) if known(index) is operation else None",
             "record = kept.get(operation.index) or record_of(operation)\n        yield record\n        continue",
             cut_through,
         ),
@@ -270,7 +271,8 @@ def cut_through() -> None:
     ids=[
         "dispatch",
         "outcome",
-        "activation",
+        "all others",
+        "forgotten",
         "copies not looked at",
         "looks before it reads",
         "not said to be drawn",

@@ -109,6 +109,11 @@ def test_the_table_is_the_diagram() -> None:
         ("committed", "succeeded"), ("dispatched", "succeeded"), ("retry-wait", "succeeded"), ("in-doubt", "succeeded"),
         ("dispatched", "failed"), ("dispatched", "dead"), ("dispatched", "retry-wait"),
         ("dispatched", "committed"), ("dispatched", "in-doubt"),
+        ("committed", "cancelled"), ("retry-wait", "cancelled"), ("dispatched", "cancelled"), ("in-doubt", "cancelled"),
+        ("committed", "committed"), ("retry-wait", "retry-wait"), ("dispatched", "dispatched"),
+        ("committed", "in-doubt"), ("retry-wait", "in-doubt"), ("committed", "dead"), ("retry-wait", "dead"),
+        ("in-doubt", "dead"), ("in-doubt", "retry-wait"), ("dead", "committed"), ("dead", "failed"),
+        ("dead", "succeeded"),
     } == ARROWS  # fmt: skip
     assert set(TRANSITIONS) == set(Trigger)
 

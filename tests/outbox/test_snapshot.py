@@ -73,6 +73,7 @@ def test_every_field_makes_a_difference_to_the_hash(script: Script) -> None:
         "operation_id": "x", "resource": "x", "effect": "x", "lane": "x", "payload": b"x", "digest": b"x",
         "index": 77, "term": 77, "submitted_ns": 77, "state": "dead", "attempt": 77, "failures": 77, "lost": 77,
         "token": None, "result": b"x", "error": "x", "next_try_ns": 77, "finished_ns": 77, "history": [],
+        "place": 77, "not_before_ns": 77, "deadline_ns": 77, "cancel_ns": 77, "unsure": True,
     }  # fmt: skip
     assert set(changes) == set(operation.__slots__)
     for name, value in changes.items():
@@ -131,4 +132,4 @@ def test_missing_or_additional_chunks_are_found(script: Script, mangle: object) 
 def test_a_newer_format_is_refused_by_its_name(script: Script) -> None:
     head, *rest = script.machine.snapshot()
     with pytest.raises(StorageFormatUnknown):
-        OutboxMachine().restore([head[:1] + b"\x03" + head[2:], *rest])
+        OutboxMachine().restore([head[:1] + b"\x04" + head[2:], *rest])

@@ -10,7 +10,7 @@ import pytest
 
 from fencepost.raft.core.entry import Entry
 from fencepost.raft.core.errors import StorageCorrupt
-from fencepost.raft.outbox.codec import decode, encode
+from fencepost.raft.outbox.codec import Redrive, Retention, Tick, decode, encode
 from fencepost.raft.outbox.invariants import check
 from fencepost.raft.outbox.machine import HISTORY_ROWS_MAX, OutboxMachine
 from fencepost.raft.outbox.transitions import Verdict
@@ -99,17 +99,26 @@ def test_rows_that_a_long_history_loses_are_taken_away() -> None:
     assert restored.state_digest() == script.machine.state_digest()
 
 
-def test_a_snapshot_of_the_version_before_is_read_and_added_up() -> None:
-    walk = walked(1)
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_snapshot_of_an_earlier_version_is_read_and_its_sum_is_right(version: int) -> None:
+    """Of a life in which nothing happened that those versions did not know."""
+    script = Script()
+    script.activate(1)
+    first, second = script.submit("a", lane="k"), script.submit("b")
+    script.dispatch((first, 1), (second, 1))
+    script.outcome(first, 1, Verdict.RETRY, error="503", next_try_ns=99)
+    script.outcome(second, 1, Verdict.DEAD, error="gone")
     restored = OutboxMachine()
-    restored.restore(of_version_1(list(walk.machine.snapshot())))
-    assert restored.state_digest() == walk.machine.state_digest()
-    assert restored.state_hash() == walk.machine.state_hash()
+    restored.restore(as_written_by(version, list(script.machine.snapshot())))
+    check(restored)
+    assert restored.state_hash() == script.machine.state_hash()
+    assert restored.state_digest() == script.machine.state_digest()
 
 
-def of_version_1(chunks: list[bytes]) -> list[bytes]:
-    head = msgspec.msgpack.decode(chunks[0][2:])
-    return sealed([b"H\x01" + msgspec.msgpack.encode(head[:6]), *chunks[1:-1]])
+def as_written_by(version: int, chunks: list[bytes]) -> list[bytes]:
+    head = msgspec.msgpack.decode(chunks[0][2:])[: 5 + version]
+    records = [record[:19] for record in msgspec.msgpack.decode(chunks[1][1:])]
+    return sealed([b"H" + bytes((version,)) + msgspec.msgpack.encode(head), b"O" + msgspec.msgpack.encode(records)])
 
 
 def sealed(chunks: list[bytes]) -> list[bytes]:
@@ -161,23 +170,40 @@ def any_life() -> None:
     for attempt in (1, 2):
         script.dispatch((operation, attempt))
         script.outcome(operation, attempt, Verdict.RETRY, error="503")
+    script.dispatch((operation, 3))
+    script.outcome(operation, 3, Verdict.DEAD, error="503")
+    script.write(Redrive("a", ""))
+    script.write(Retention(100, 0))
+    script.write(Retention(10, 0))
+    script.succeed(operation, 2)
+    script.time_ns += 1000
+    script.write(Tick())
+    assert not script.machine.operations
     check(script.machine)
 
 
 @pytest.mark.parametrize(
     ("function", "line", "fault"),
     [
-        (OutboxMachine._apply_command, "self.terms = sum_of(self.terms + submission_term(operation))", "pass"),
+        (
+            OutboxMachine._apply_command,
+            "self.terms = sum_of(self.terms + submission_term(operation) + course_term(operation))",
+            "pass",
+        ),
         (OutboxMachine._apply_dispatch, "self.terms = sum_of(terms)", "pass"),
         (OutboxMachine._apply_outcome, "self.terms = sum_of(self.terms + terms)", "self.terms = sum_of(terms)"),
-        (OutboxMachine._fail, "terms = -counters_term(operation)", "terms = 0"),
+        (OutboxMachine._fail, "self._touch(operation)", "pass"),
+        (OutboxMachine._apply_cancel, "self._settle(operation)", "pass"),
+        (OutboxMachine._apply_redrive, "self._touch(operation)", "pass"),
+        (OutboxMachine._forget, "self.terms = sum_of(self.terms - operation_terms(operation))", "pass"),
+        (OutboxMachine._apply_retention, "self.terms -= record_term(was) if any(was) else 0", "pass"),
         (OutboxMachine._apply_activation, "self.terms -= record_term(active)", "pass"),
-        (OutboxMachine._apply_activation, "self.terms -= counters_term(operation)", "pass"),
+        (OutboxMachine._apply_activation, "self._touch(operation)", "pass"),
         (OutboxMachine._apply_election, "self.terms -= record_term(self.elections.pop())", "self.elections.pop()"),
         (OutboxMachine._remember, "terms -= record_term(records[0])", "pass"),
         (
             OutboxMachine._move,
-            "self.terms = sum_of(self.terms + row_term(arrow, operation.index, attempt, note))",
+            "self.terms = sum_of(self.terms + kept_row_term(operation, operation.history[-1]))",
             "pass",
         ),
     ],

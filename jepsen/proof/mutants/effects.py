@@ -8,6 +8,7 @@ from typing import Any
 from ....raft.effects import policy
 from ....raft.effects.authority import Authority
 from ....raft.effects.dispatcher import Dispatcher
+from ....raft.effects.due import DueTimes
 from ....raft.effects.queue import DispatchQueue
 from ....raft.effects.tenure import Tenure
 from ....raft.node.loop import RaftLoop
@@ -32,7 +33,7 @@ MUTANTS = (
     _mutant(
         "an effect that needs a committed dispatch does not wait for it",
         Dispatcher._start,
-        "batch.beside = self._resource.guarantee is Guarantee.FENCED",
+        "batch.beside = self._resource.guarantee is Guarantee.FENCED and self._may_run_beside(operations)",
         "batch.beside = True",
     ),
     _mutant(
@@ -62,7 +63,7 @@ MUTANTS = (
     _mutant(
         "more effects run at once than the resource takes",
         Dispatcher.pump,
-        "while queue.has_ready and self._running + others < self._resource.concurrency:",
+        "while queue.has_ready and self._running + others < self._concurrency():",
         "while queue.has_ready:",
     ),
     _mutant(
@@ -70,6 +71,12 @@ MUTANTS = (
         RaftLoop.cluster_time_ns,
         "return self._clock.monotonic_ns() + self._cluster_ahead_ns",
         "return self._clock.time_ns()",
+    ),
+    _mutant(
+        "a deadline is looked at by nobody",
+        DueTimes._expire,
+        "elif operation.state in _FREE:",
+        "elif False:",
     ),
     _mutant("a retry is woken by nothing", Dispatcher.pump, "queue.wake(self._cluster_time_ns())", "pass"),
     _mutant(

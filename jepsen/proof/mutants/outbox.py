@@ -8,6 +8,7 @@ from typing import Any
 from ....raft.outbox import capture
 from ....raft.outbox import snapshot as outbox_snapshot
 from ....raft.outbox.machine import OutboxMachine
+from ....raft.outbox.state import OutboxState
 from .mutant import Mutant
 
 
@@ -34,12 +35,41 @@ MUTANTS = (
         "trigger = TAKE_OVER_BY_GUARANTEE.get(activation.guarantee)",
         "trigger = Trigger.TAKE_OVER",
     ),
-    _mutant("a retry begins its count anew", OutboxMachine._fail, "operation.failures += 1", "operation.failures = 1"),
+    _mutant(
+        "a retry begins its count anew",
+        OutboxMachine._fail,
+        "operation.failures += trigger in _FAILURES",
+        "operation.failures = int(trigger in _FAILURES)",
+    ),
     _mutant(
         "an operation that waits is not in a snapshot's list of what waits",
-        outbox_snapshot._load_operations,
-        "if operation.state not in TERMINAL:",
-        "if operation.state is OperationState.COMMITTED:",
+        OutboxState.place_operation,
+        "if state not in TERMINAL:",
+        "if state is OperationState.COMMITTED:",
+    ),
+    _mutant(
+        "what is under way is cancelled for certain",
+        OutboxMachine._way_to_cancel,
+        "if operation.state is OperationState.DISPATCHED:",
+        "if operation.state is OperationState.DISPATCHED and not operation.attempt:",
+    ),
+    _mutant(
+        "what may have been applied is cancelled for certain",
+        OutboxMachine._way_to_cancel,
+        "heard_of_all = not operation.unsure and not operation.lost",
+        "heard_of_all = own = True",
+    ),
+    _mutant(
+        "a redriven letter keeps its old place",
+        OutboxMachine._apply_redrive,
+        "operation.place = entry.index",
+        "pass",
+    ),
+    _mutant(
+        "a dead letter is forgotten",
+        OutboxMachine._end,
+        "elif operation.state in FINAL:",
+        "if operation.state in TERMINAL:",
     ),
     _mutant(
         "cluster time is not in a snapshot",

@@ -16,7 +16,7 @@ import structlog
 
 from ...core.errors import ConfigurationError
 from ...core.token import FencingToken
-from ...ports import Attempt, AttemptOutcome, AttemptStatus, Fence, Guarantee
+from ...ports import Answered, Attempt, AttemptOutcome, AttemptStatus, Fence, Found, Guarantee
 from .http_answer import StoredErrors, outcome_of
 from .http_client import HttpClient, NoAnswer, NotSent, Reply
 from .http_effect import HttpEffect, RequestTemplate, key_of
@@ -126,16 +126,23 @@ class HttpResource:
         self._pass_fence(token, holder)
         return [await self._attempt(token, holder, attempt) for attempt in attempts]
 
-    async def query(self, attempt: Attempt) -> bytes | None:
-        """What the API says of an operation that was left in doubt (``effects.asking``)."""
+    @property
+    def absence_is_final(self) -> bool:
+        """Never: a proxy bars what comes to it from below the claim, and not what it has already sent on."""
+        return False
+
+    async def query(self, attempt: Attempt) -> Answered:
+        """What the API says of an operation that was left in doubt (``effects.doubts``)."""
         template = self._templates.get(attempt.effect)
         if template is None or not template.can_ask:
-            return None
+            return Answered(Found.UNKNOWN)
         try:
             answer = await self._ask(template, attempt)
         except NotBindable:
-            return None
-        return answer.result if answer.applied else None
+            return Answered(Found.UNKNOWN)
+        if answer.applied is None:
+            return Answered(Found.UNKNOWN)
+        return Answered(Found.APPLIED, answer.result) if answer.applied else Answered(Found.NOT_APPLIED)
 
     def _pass_fence(self, token: FencingToken, holder: str) -> None:
         if check_fence(self.name, self._fence, self._cluster_id, token, holder):

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from ...core.errors import FenceError, Outcome, ResourceUnavailable
 from ...core.token import FencingToken
-from ...ports import Attempt, AttemptOutcome, AttemptStatus, Fence, Guarantee
+from ...ports import Answered, Attempt, AttemptOutcome, AttemptStatus, Fence, Found, Guarantee
 from ..handlers import Permanent, Retryable
 from .ledger import AcceptedOperation, ClaimRecord, Ledger, Refusal, StoredFence, check_fence
 
@@ -78,6 +78,16 @@ class FakeResource:
 
     async def close(self) -> None:
         pass
+
+    @property
+    def absence_is_final(self) -> bool:
+        return self.guarantee is Guarantee.FENCED
+
+    async def query(self, attempt: Attempt) -> Answered:
+        """Whether an operation was applied, at any guarantee: the store remembers all."""
+        self._reach()
+        known = self.store.first.get((self.name, attempt.operation_id))
+        return Answered(Found.NOT_APPLIED) if known is None else Answered(Found.APPLIED, known.result)
 
     async def fence(self) -> Fence | None:
         self._reach()

@@ -21,7 +21,7 @@ import structlog
 from ...core.errors import ConfigurationError, FenceError, Outcome, ResourceUnavailable
 from ...core.token import FencingToken
 from ...outbox.codec import canonical_json
-from ...ports import Attempt, AttemptOutcome, AttemptStatus, Fence, Guarantee
+from ...ports import Answered, Attempt, AttemptOutcome, AttemptStatus, Fence, Found, Guarantee
 from ..handlers import EffectContext, Permanent, Retryable
 from .ledger import StoredFence, check_fence
 
@@ -123,14 +123,23 @@ class PythonResource:
         self._pass_fence(token, holder)
         return [await self._attempt(self._threads, token, attempt) for attempt in attempts]
 
-    async def query(self, attempt: Attempt) -> bytes | None:
-        """What the effect's query says of an operation that was left in doubt (``effects.asking``)."""
+    @property
+    def absence_is_final(self) -> bool:
+        """Never: a claim does not reach the other side, so an older attempt may still arrive there."""
+        return False
+
+    async def query(self, attempt: Attempt) -> Answered:
+        """What the effect's query says of an operation that was left in doubt (``effects.doubts``)."""
         if self._threads is None or self._fence is None or attempt.effect not in self._queries:
-            return None
+            return Answered(Found.UNKNOWN)
         timeout_s = self._definitions[attempt.effect].timeout_ns / 1e9
         context = self._context(self._fence.token, attempt, timeout_s)
         answer = await self._ask(self._threads, context, attempt)
-        return None if answer is None or answer is False else self._encode(context, answer)
+        if answer is None:
+            return Answered(Found.UNKNOWN)
+        if answer is False:
+            return Answered(Found.NOT_APPLIED)
+        return Answered(Found.APPLIED, self._encode(context, answer))
 
     def _pass_fence(self, token: FencingToken, holder: str) -> None:
         if check_fence(self.name, self._fence, self._cluster_id, token, holder):

@@ -14,7 +14,7 @@ import pytest_asyncio
 from fencepost.raft.core.errors import ConfigurationError, DuplicateGeneration, StaleLeader
 from fencepost.raft.effects.resources.http import HttpEffect, HttpResource
 from fencepost.raft.effects.resources.http_answer import retry_after_ns
-from fencepost.raft.ports import AttemptOutcome, AttemptStatus, Fence
+from fencepost.raft.ports import Answered, AttemptOutcome, AttemptStatus, Fence, Found
 
 from ...servers.cutting import way_to
 from ...servers.http_api import HttpApi, http_api, http_api_server
@@ -311,11 +311,13 @@ async def test_what_it_may_say(
 async def test_a_later_leader_may_ask_about_what_was_left_in_doubt(http_api: HttpApi, open_http: Open) -> None:
     resource = await open_http(ASKING)
     await run(resource)
-    assert json.loads(await resource.query(attempt_of({}, "a"))) == {"status": 200, "body": {"applied": True}}
-    assert await resource.query(attempt_of({}, "b")) is None
+    answer = await resource.query(attempt_of({}, "a"))
+    assert (answer.found, json.loads(answer.result)) == (Found.APPLIED, {"status": 200, "body": {"applied": True}})
+    assert await resource.query(attempt_of({}, "b")) == Answered(Found.NOT_APPLIED)
+    assert not resource.absence_is_final, "it may still be on its way to the API"
     http_api.says(500, {})
-    assert await resource.query(attempt_of({}, "a")) is None
-    assert await (await open_http(CREDIT)).query(attempt_of({}, "a")) is None
+    assert await resource.query(attempt_of({}, "a")) == Answered(Found.UNKNOWN)
+    assert await (await open_http(CREDIT)).query(attempt_of({}, "a")) == Answered(Found.UNKNOWN)
 
 
 # -- the token in this process ----------------------------------------------------------------------------------

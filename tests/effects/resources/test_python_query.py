@@ -11,7 +11,7 @@ import pytest
 from fencepost.raft.core.errors import ConfigurationError
 from fencepost.raft.effects.handlers import EffectContext
 from fencepost.raft.effects.resources.python import HORIZON_NS, PythonEffect, PythonResource
-from fencepost.raft.ports import AttemptOutcome, AttemptStatus, Guarantee
+from fencepost.raft.ports import Answered, AttemptOutcome, AttemptStatus, Found, Guarantee
 
 from .subjects import attempt_of, token
 
@@ -137,16 +137,23 @@ async def test_a_query_that_is_not_there_is_found_at_open() -> None:
 
 
 @pytest.mark.parametrize(
-    ("says", "result"),
-    [({"id": 7}, b'{"id":7}'), (True, b"true"), (False, None), (None, None), (OSError("away"), None)],
+    ("says", "answer"),
+    [
+        ({"id": 7}, Answered(Found.APPLIED, b'{"id":7}')),
+        (True, Answered(Found.APPLIED, b"true")),
+        (False, Answered(Found.NOT_APPLIED)),
+        (None, Answered(Found.UNKNOWN)),
+        (OSError("away"), Answered(Found.UNKNOWN)),
+    ],
 )
-async def test_a_later_leader_may_ask(says: Any, result: bytes | None) -> None:
+async def test_a_later_leader_may_ask(says: Any, answer: Answered) -> None:
     mail = Mail(says=says)
     effect = PythonEffect(mail.send, query=mail.query)
     resource = PythonResource("mail", {"send": effect}, guarantee=Guarantee.NAKED, allow_duplicates=True)
     await resource.open()
     await resource.claim(token(2), "n2")
-    assert await resource.query(attempt_of({}, "a", 1, effect="send")) == result
-    assert await resource.query(attempt_of({}, "a", 1, effect="unheard-of")) is None
+    assert await resource.query(attempt_of({}, "a", 1, effect="send")) == answer
+    assert await resource.query(attempt_of({}, "a", 1, effect="unheard-of")) == Answered(Found.UNKNOWN)
+    assert not resource.absence_is_final, "no claim has reached the other side"
     assert (mail.sent, mail.asked) == (0, ["a"])
     await resource.close()

@@ -1,0 +1,82 @@
+"""Commands that a dead leader left in doubt, at a resource that can be asked about them."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.raft.outbox.operation import OperationState
+from fencepost.raft.ports import Guarantee
+
+from ..node.world import ResourceSpec, SimNode, World
+
+NAKED = ResourceSpec(guarantee=Guarantee.NAKED, queryable=True)
+
+
+def asked(world: World) -> list[tuple[str, str, int]]:
+    return [(node.name, *each) for node in world.nodes.values() for each in node.resource.asked]
+
+
+def left_in_doubt(world: World, where: str) -> SimNode:
+    """A leader ended right before or after the effect of ``a``. Returns its successor, active."""
+    old = world.active_leader()
+    setattr(old.resource, f"hold_{where}", True)
+    world.submit(old, "a")
+    world.until(lambda: old.resource.held)
+    world.settle_log()
+    world.crash(old.name)
+    new = world.active_leader(other_than=old.name)
+    world.done(new, "other")
+    world.advance(3.0)
+    return new
+
+
+@pytest.mark.parametrize("final", [True, False])
+@pytest.mark.parametrize("where", ["before", "after"])
+def test_absence_counts_where_a_claim_makes_it_final_and_presence_everywhere(where: str, final: bool) -> None:
+    with World(NAKED, seed=3) as world:
+        for node in world.nodes.values():
+            node.resource.absence_is_final = final  # type: ignore[attr-defined]
+        new = left_in_doubt(world, where)
+        assert asked(world) == [(new.name, "a", 1)]
+        operation = new.operation("a")
+        effects = [each.operation_id for each in world.specs[0].store.operations]
+        if where == "after":
+            assert (operation.state, operation.attempt) == (OperationState.SUCCEEDED, 1)
+            assert effects == ["a", "other"], "nothing is repeated"
+        elif final:
+            assert (operation.state, operation.attempt) == (OperationState.SUCCEEDED, 2)
+            assert sorted(effects) == ["a", "other"]
+        else:
+            assert (operation.state, operation.attempt) == (OperationState.IN_DOUBT, 1)
+            assert effects == ["other"]
+        world.check_equal()
+
+
+def test_a_lane_behind_it_goes_on_when_it_is_found() -> None:
+    with World(ResourceSpec(guarantee=Guarantee.NAKED, queryable=True, batch_limit=1), seed=4) as world:
+        old = world.active_leader()
+        old.resource.hold_after = True
+        world.submit(old, "a", "b", lane="l")
+        world.until(lambda: old.resource.held)
+        world.settle_log()
+        world.crash(old.name)
+        new = world.active_leader(other_than=old.name)
+        world.until(lambda: new.operation("b").state is OperationState.SUCCEEDED)
+        assert new.operation("a").state is OperationState.SUCCEEDED
+        assert [each.operation_id for each in world.specs[0].store.operations] == ["a", "b"]
+
+
+def test_one_that_does_not_answer_leaves_everything_as_it_is() -> None:
+    with World(NAKED, seed=5) as world:
+        for node in world.nodes.values():
+            node.resource.query_fails = OSError("away")
+        new = left_in_doubt(world, "after")
+        assert asked(world) == [(new.name, "a", 1)]
+        assert new.operation("a").state is OperationState.IN_DOUBT
+
+
+def test_where_nothing_is_in_doubt_nobody_is_asked() -> None:
+    with World(ResourceSpec(guarantee=Guarantee.KEYED, queryable=True), seed=6) as world:
+        new = left_in_doubt(world, "after")
+        assert new.operation("a").state is OperationState.SUCCEEDED
+        assert asked(world) == []
