@@ -113,7 +113,7 @@ def command() -> None:
 @click.group(
     cls=FencepostGroup,
     help="Look at the protected resources.",
-    examples=("fencepost resource list", "fencepost resource fences", "fencepost resource mode ledger"),
+    examples=("fencepost resource list", "fencepost resource mode ledger"),
     lazy={
         "list": ".commands.resource:list_resources",
         "fences": ".commands.resource:fences",

@@ -3,7 +3,6 @@ resource)."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -43,8 +42,9 @@ class Doubts:
         self._runtime = runtime
         self._policy = policy
         self._may_ask = may_ask
-        self._to_ask: deque[Operation] = deque()
-        self._asking = False
+        self._to_ask: dict[int, Operation] = {}
+        self._asked: Operation | None = None
+        """Whose answer is awaited."""
 
     @property
     def can_ask(self) -> bool:
@@ -53,7 +53,8 @@ class Doubts:
     def consider(self, operations: Iterable[Operation]) -> None:
         """Ask about those of them that are in doubt."""
         if self._resource is not None:
-            self._to_ask.extend(operation for operation in operations if operation.state is _IN_DOUBT)
+            doubtful = (each for each in operations if each.state is _IN_DOUBT and each is not self._asked)
+            self._to_ask.update((each.index, each) for each in doubtful)
             self._next()
 
     def ask(self, operation: Operation, heard: Callable[[Answered | None], None]) -> None:
@@ -72,15 +73,15 @@ class Doubts:
         self._runtime.run(lambda: resource.query(attempt), answered)
 
     def _next(self) -> None:
-        while self._to_ask and not self._asking and self.can_ask:
-            operation = self._to_ask.popleft()
+        while self._to_ask and self._asked is None and self.can_ask:
+            operation = self._to_ask.pop(next(iter(self._to_ask)))
             if operation.state is _IN_DOUBT:
-                self._asking = True
+                self._asked = operation
                 attempt = operation.attempt
                 self.ask(operation, lambda answer, of=operation, at=attempt: self._heard(of, at, answer))  # type: ignore[misc]
 
     def _heard(self, operation: Operation, attempt: int, answer: Answered | None) -> None:
-        self._asking = False
+        self._asked = None
         if answer is not None and answer.found is not Found.UNKNOWN and operation.state is _IN_DOUBT:
             finding = Finding.DONE if answer.found is Found.APPLIED else Finding.ABSENT
             if finding is Finding.ABSENT and operation.lost >= self._policy.of(operation.effect).lost_max:
