@@ -9,7 +9,9 @@ from fencepost.raft.ports import Guarantee
 
 from ..node.world import ResourceSpec, SimNode, World
 
-NAKED = ResourceSpec(guarantee=Guarantee.NAKED, queryable=True)
+
+def naked() -> ResourceSpec:
+    return ResourceSpec(guarantee=Guarantee.NAKED, queryable=True)
 
 
 def asked(world: World) -> list[tuple[str, str, int]]:
@@ -33,7 +35,7 @@ def left_in_doubt(world: World, where: str) -> SimNode:
 @pytest.mark.parametrize("final", [True, False])
 @pytest.mark.parametrize("where", ["before", "after"])
 def test_absence_counts_where_a_claim_makes_it_final_and_presence_everywhere(where: str, final: bool) -> None:
-    with World(NAKED, seed=3) as world:
+    with World(naked(), seed=3) as world:
         for node in world.nodes.values():
             node.resource.absence_is_final = final  # type: ignore[attr-defined]
         new = left_in_doubt(world, where)
@@ -67,7 +69,7 @@ def test_a_lane_behind_it_goes_on_when_it_is_found() -> None:
 
 
 def test_one_that_does_not_answer_leaves_everything_as_it_is() -> None:
-    with World(NAKED, seed=5) as world:
+    with World(naked(), seed=5) as world:
         for node in world.nodes.values():
             node.resource.query_fails = OSError("away")
         new = left_in_doubt(world, "after")
