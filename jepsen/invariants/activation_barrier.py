@@ -49,8 +49,8 @@ class ActivationBarrier(Property):
                 self._activations.setdefault(key, now_ns)
 
     def called(self, call: ResourceCall, resource: OutsideResource) -> None:
-        if call.kind == "fence":
-            return  # A question that anybody may ask: it carries no token.
+        if call.only_asks:
+            return
         who, token = f"{call.node}/{call.boot}", call.token
         leadership = self.ledger.leaderships.get(call.token.term)
         if leadership is None or (leadership.name, leadership.boot) != (call.node, call.boot):

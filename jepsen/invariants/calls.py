@@ -10,7 +10,7 @@ from ..sim.resource import AttemptRecord, ResourceCall
 
 def accepted(call: ResourceCall) -> bool:
     """Whether the token of a call was let in: of a claim or of effects, not of a question."""
-    return call.kind != "fence" and call.decision == "accepted"
+    return not call.only_asks and call.decision == "accepted"
 
 
 def effects_of(call: ResourceCall) -> Iterator[AttemptRecord]:

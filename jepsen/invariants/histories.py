@@ -190,7 +190,7 @@ def of_fence(resource: OutsideResource, known_before: MemoryStore | None = None)
     if known_before is not None:
         found += _before(resource.name, known_before)
     for call in resource.calls:
-        if call.kind != "fence" and call.decision in ("accepted", StaleLeader.code):
+        if not call.only_asks and call.decision in ("accepted", StaleLeader.code):
             found += _applies(call)
     return found
 

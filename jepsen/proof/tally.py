@@ -64,7 +64,7 @@ class Tally(Property):
         return any(link.blocked and {link.source, link.to} <= members for link in links)
 
     def called(self, call: ResourceCall, resource: OutsideResource) -> None:
-        if call.kind == "fence":
+        if call.only_asks:
             return
         newest = self._claimed.get(call.resource)
         if newest is not None and call.token < newest:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+QUESTIONS = frozenset({"fence", "query"})
+"""Kinds of calls that only look."""
+
 
 class ResourceSpec(NamedTuple):
     """What a resource is. ``effects`` are names, or functions by name that may raise as handlers do."""
@@ -79,6 +82,11 @@ class ResourceCall(NamedTuple):
     attempts: tuple[AttemptRecord, ...]
     zombie: bool
     """A leader of a later term had been elected when it arrived."""
+
+    @property
+    def only_asks(self) -> bool:
+        """It carries no token and changes nothing: anybody may send it."""
+        return self.kind in QUESTIONS
 
 
 class Request:
@@ -284,7 +292,7 @@ class OutsideResource:
             request.reply(result, error)
 
     def _keep(self, request: Request, result: Any, error: FencepostError | None) -> None:
-        zombie = request.kind not in ("fence", "query") and request.token < self._newest_token()
+        zombie = request.kind not in QUESTIONS and request.token < self._newest_token()
         attempts = request.attempts if request.kind == "execute" else ()
         outcomes = result if attempts and error is None else [None] * len(attempts)
         call = ResourceCall(
