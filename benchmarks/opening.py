@@ -22,7 +22,7 @@ from typing import Any
 
 import structlog
 
-from fencepost.cli.compose import without_collections
+from fencepost.cli.process import without_collections
 from fencepost.raft.core.entry import Entry, EntryKind, HardState
 from fencepost.raft.core.events import Persist
 from fencepost.storage.identity import DataDirectory

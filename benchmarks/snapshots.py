@@ -33,10 +33,11 @@ from typing import Any
 
 import uvloop
 
-from fencepost.cli.compose import ComposedNode, settle_process, without_collections
+from fencepost.cli.compose import ComposedNode
 from fencepost.cli.config_file import load
 from fencepost.cli.local_cluster import free_peer_addresses
 from fencepost.cli.logs import configure_logging
+from fencepost.cli.process import settle_process, without_collections
 from fencepost.raft.core.configuration import Configuration
 from fencepost.raft.core.entry import Entry, EntryKind, Snapshot
 from fencepost.raft.core.token import FencingToken

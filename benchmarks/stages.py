@@ -20,8 +20,8 @@ from typing import TypeVar
 
 import structlog
 
-from fencepost.cli.compose import settle_process
 from fencepost.cli.payload import new_operation_id
+from fencepost.cli.process import settle_process
 from fencepost.raft.core.configuration import Configuration
 from fencepost.raft.core.entry import EntryKind, HardState
 from fencepost.raft.core.events import Campaign, Durable, Propose, Receive

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import secrets
-import signal
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +14,9 @@ import structlog
 
 from ..raft.core.configuration import Configuration
 from ..raft.core.entry import EntryKind, Snapshot
-from ..raft.core.errors import FencepostError
-from ..raft.core.options import SECOND, Options
+from ..raft.core.options import Options
 from ..raft.core.step import Raft
 from ..raft.effects.coordinator import EffectsCoordinator
-from ..raft.effects.policy import ActivationPolicy, DispatchPolicy, OnDead, RetryPolicy
 from ..raft.node.applier import Applier
 from ..raft.node.command_log import CommandLog, Lines
 from ..raft.node.commands import CommandCalls
@@ -38,7 +33,6 @@ from ..raft.node.runner import ThreadRunner
 from ..raft.node.service import ClientService
 from ..raft.node.snapshots import SnapshotKeeper
 from ..raft.node.system import SystemClock, SystemRandomness
-from ..raft.outbox.codec import Retention
 from ..raft.outbox.machine import OutboxMachine
 from ..storage.identity import DataDirectory
 from ..storage.log_store import FileLogStore
@@ -47,6 +41,7 @@ from ..storage.snapshots import FileSnapshotStore, check_log_follows
 from ..transport.handshake import LocalNode
 from ..transport.listener import ClientListener
 from ..transport.peers import PeerTransport
+from . import policies
 from .compose_resources import make_resources
 from .config import NodeConfiguration, definitions_digest
 from .parts import Parts
@@ -63,33 +58,6 @@ HAND_OVER_TIMEOUT_S = 1.5
 """How long it waits, after that, for another node to take over. Whoever stops without is found out by the
 others within their election timeout."""
 CLOSE_TIMEOUT_S = 2.0
-
-
-async def run_node(configuration: NodeConfiguration) -> int:
-    """Run one node until SIGTERM or SIGINT, or until it fails. Returns the process's exit code.
-
-    Settings of the whole process are made here and nowhere else: it is this node's alone.
-    Raises ConfigurationError or StorageError when the node cannot even start.
-    """
-    node = ComposedNode(configuration, while_loading=without_collections)
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    try:
-        # Before anything is served: with a million operations it takes a second.
-        settle_process()
-        await node.start()
-        stopping = loop.create_task(stop.wait())
-        await asyncio.wait((stopping, node.loop.failed), return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        if node.loop.failed.done():
-            error = node.loop.failed.result()
-            return error.exit_code if isinstance(error, FencepostError) else 1
-        await node.drain()
-        return 0
-    finally:
-        await node.close()
 
 
 class ComposedNode:
@@ -154,7 +122,7 @@ class ComposedNode:
         if snapshot is not None:
             with self._while_loading():
                 applier.adopt(applier.prepare(store.contents(snapshot)), snapshot.last_index)
-        options = _options(configuration, lease_reads=parts.lease_reads)
+        options = policies.options(configuration, lease_reads=parts.lease_reads)
         raft = _make_raft(options, directory, recovered, snapshot, clock, randomness)
         self.loop = RaftLoop(raft=raft, log_store=self._log_store, applier=applier, clock=clock, loop=event_loop)
         self.resources = {**make_resources(configuration, os.environ), **parts.resources}
@@ -166,10 +134,10 @@ class ComposedNode:
             node_loop=self.loop,
             machine=machine,
             resources=self.resources,
-            policies={**_retry_policies(configuration), **parts.retry_policies},
-            activation_policies={**_activation_policies(configuration), **parts.activation_policies},
-            dispatch_policies={**_dispatch_policies(configuration), **parts.dispatch_policies},
-            retention=Retention(configuration.outbox.retention_ns, configuration.outbox.retention_count),
+            policies={**policies.retry_policies(configuration), **parts.retry_policies},
+            activation_policies={**policies.activation_policies(configuration), **parts.activation_policies},
+            dispatch_policies={**policies.dispatch_policies(configuration), **parts.dispatch_policies},
+            retention=policies.retention(configuration),
             runtime=self._runtime,
             clock=clock,
             randomness=randomness,
@@ -406,32 +374,6 @@ class ComposedNode:
             self._closed.add(name)
 
 
-def settle_process() -> None:
-    """Settings of the whole process, once all of a node is made.
-
-    What was made so far lives as long as the process: keep full collections from walking it, and make them
-    rarer. A collection stops the loop for as long as it lasts (S40). And the log's thread needs the interpreter
-    twice a write, while a turn of the node's loop may hold it for milliseconds. Measured: half of the default's
-    time per durable batch while the loop is busy.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 10, 1000)
-    sys.setswitchinterval(0.0005)
-
-
-@contextmanager
-def without_collections() -> Iterator[None]:
-    """While a state is loaded hundreds of thousands of objects are made that all stay. To look for garbage among
-    them stops the loop, measured: for 60 ms at a time, and finds none (S40)."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
-
-
 async def _bounded(what: str, closing: Any) -> None:
     try:
         async with asyncio.timeout(CLOSE_TIMEOUT_S):
@@ -464,53 +406,3 @@ def _make_raft(
         previous_term=recovered.previous_term,
         older=recovered.older,
     )
-
-
-def _options(configuration: NodeConfiguration, *, lease_reads: bool) -> Options:
-    election_timeout = configuration.raft.election_timeout_ns
-    return Options(
-        election_timeout=election_timeout,
-        heartbeat_interval=configuration.raft.heartbeat_ns,
-        stall_bound=election_timeout,
-        # A target that has not taken over by then would have been missed as a leader (S08).
-        transfer_timeout=election_timeout,
-        chunk_timeout=max(election_timeout, SECOND),
-        snapshot_entries=configuration.snapshots.entries,
-        snapshot_bytes=configuration.snapshots.payload_bytes,
-        retained_entries=configuration.snapshots.retained,
-        retained_bytes=configuration.snapshots.retained_payload_bytes,
-        window_entries=configuration.storage.window,
-        window_bytes=configuration.storage.window_payload_bytes,
-        chunk_bytes=configuration.snapshots.chunk_bytes,
-        lease_reads=lease_reads,
-    )
-
-
-def _activation_policies(configuration: NodeConfiguration) -> dict[str, ActivationPolicy]:
-    return {
-        name: ActivationPolicy(settings.required, settings.activation_timeout_ns)
-        for name, settings in configuration.resources.items()
-    }
-
-
-def _dispatch_policies(configuration: NodeConfiguration) -> dict[str, DispatchPolicy]:
-    return {
-        name: DispatchPolicy(
-            concurrency=settings.calls_at_once,
-            slow_start=settings.slow_start,
-            horizon_ns=settings.dispatch_horizon_ns,
-            on_dead=OnDead(settings.on_dead_name),
-        )
-        for name, settings in configuration.resources.items()
-    }
-
-
-def _retry_policies(configuration: NodeConfiguration) -> dict[str, RetryPolicy]:
-    return {
-        name: RetryPolicy(
-            max_attempts=settings.max_attempts,
-            backoff_ns=settings.backoff_ns,
-            backoff_max_ns=settings.backoff_max_ns,
-        )
-        for name, settings in configuration.resources.items()
-    }

@@ -55,7 +55,7 @@ def start(ctx: click.Context, path: Path, overrides: tuple[str, ...]) -> None:
     ends: list[threading.Timer] = []
 
     async def run() -> int:
-        from ..compose import run_node
+        from ..process import run_node
 
         code = 1
         try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import fencepost.cli.compose
+import fencepost.cli.process
 from fencepost.cli.client_settings import resolve
 from fencepost.cli.config import NodeConfiguration
 from fencepost.raft.core.errors import StorageFull
@@ -28,7 +28,7 @@ def test_node_start_runs_the_node_and_takes_its_exit_code(tmp_path: Path, monkey
             raise StorageFull("no room")
         return 8
 
-    monkeypatch.setattr(fencepost.cli.compose, "run_node", run_node)
+    monkeypatch.setattr(fencepost.cli.process, "run_node", run_node)
     config = ("node", "start", "--config", f"{tmp_path}/n1.toml")
     assert run(*config, "--set", "raft.heartbeat=20ms").exit_code == 8
     assert started[0].raft.heartbeat_ns == 20_000_000

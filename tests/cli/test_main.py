@@ -14,7 +14,7 @@ from typing import Any
 import click
 import pytest
 
-import fencepost.cli.compose
+import fencepost.cli.process
 import fencepost.cli.proxy.serving
 from fencepost.cli.app import FencepostCommand, FencepostGroup
 from fencepost.cli.config import NodeConfiguration
@@ -114,7 +114,7 @@ def test_help_opens_with_two_examples_that_work(
         started.append(settings)
         return 0
 
-    monkeypatch.setattr(fencepost.cli.compose, "run_node", run_node)
+    monkeypatch.setattr(fencepost.cli.process, "run_node", run_node)
     monkeypatch.setattr(fencepost.cli.proxy.serving, "run_proxy", run_proxy)
     examples = examples_of(path)
     assert len(examples) == 2

@@ -77,7 +77,7 @@ def test_a_planted_violation_is_found(module: str, source: str) -> None:
         ("cli.compose", "from ..storage import identity\nfrom ..raft.node.node import Node\nimport uvloop"),
         ("cli.commands.jepsen", "def check():\n    from ...jepsen.checkers import check"),
         ("cli.commands.jepsen_runs", "def run():\n    from ...jepsen.proof.replay import run_plan"),
-        ("jepsen.cores", "from ..cli.compose import run_node"),
+        ("jepsen.cores", "from ..cli.process import run_node"),
     ],
 )
 def test_what_is_allowed_is_not_complained_about(module: str, source: str) -> None:
