@@ -23,8 +23,9 @@ STORAGE_ARGS ?=
 demo: $(VENV)/runtime.stamp
 	$(VENV)/bin/fencepost demo $(ARGS)
 
+# Three at a time: those with real processes wait more than they compute.
 test: $(VENV)/dev.stamp
-	$(VENV)/bin/pytest -n 2 --dist loadfile $(ARGS)
+	$(VENV)/bin/pytest -n 3 --dist loadfile $(ARGS)
 
 # Caches are kept out of the tree, or not made, so that verifying leaves no trace.
 verify: $(VENV)/dev.stamp

@@ -160,6 +160,7 @@ def test_neither_taking_nor_sending_nor_restoring_looks_at_an_operation_on_the_l
     assert other.applier.last_applied == made.last_index
 
 
+@pytest.mark.endure
 @pytest.mark.parametrize(
     ("function", "line", "fault"),
     [

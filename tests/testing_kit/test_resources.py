@@ -47,9 +47,9 @@ def test_sqlite(tmp_path: Path, steps_max: int) -> None:
     shown_to_be_fenced(lambda: SqliteWorld(tmp_path / "world"), steps_max)
 
 
-@pytest.mark.parametrize("steps_max", STEPS)
-def test_file(tmp_path: Path, steps_max: int) -> None:
-    shown_to_be_fenced(lambda: FileWorld(tmp_path / "world"), steps_max)
+@pytest.mark.endure
+def test_file(tmp_path: Path) -> None:
+    shown_to_be_fenced(lambda: FileWorld(tmp_path / "world"), MANY)
 
 
 @pytest.mark.servers
@@ -72,8 +72,8 @@ def test_s3(s3: S3Server) -> None:
 
 
 @pytest.mark.servers
-@pytest.mark.parametrize("steps_max", STEPS)
-def test_http(http_api: HttpApi, steps_max: int) -> None:
-    report = effect_contract(lambda: HttpWorld(http_api), "keyed", queryable=True, steps_max=steps_max)
+@pytest.mark.endure
+def test_http(http_api: HttpApi) -> None:
+    report = effect_contract(lambda: HttpWorld(http_api), "keyed", queryable=True, steps_max=MANY)
     report.check(complete=True)
     assert report.shown == "keyed", "a stale leader is harmless there, and is not refused"
