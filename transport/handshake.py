@@ -33,10 +33,10 @@ from ..raft.core.errors import (
 )
 from .codec import Hello, Welcome
 
-PEER_VERSION = 2
+PEER_VERSION = 3
 """What peers may say to each other. Version 1 had no snapshots, no transfer, no reads through
-followers, and nothing came back on a connection but pongs: such a peer would take each of them for
-garbage, so it is refused in words instead."""
+followers, and nothing came back on a connection but pongs; in version 2 answers to a leader did not say for
+how long a vote is kept. Such a peer would take the others' messages for garbage, so it is refused in words instead."""
 CLIENT_VERSION = 1
 """What a client and a node may say to each other. It changes on its own: a new kind of message between
 nodes is no reason to refuse a client."""

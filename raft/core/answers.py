@@ -14,7 +14,7 @@ from .state import RaftState
 from .transfer import drive_transfer
 
 
-def _answering(state: RaftState, source: str, term: int, sent_at: int) -> Progress | None:
+def _answering(state: RaftState, source: str, term: int, sent_at: int, promise: int) -> Progress | None:
     """The progress of a peer that has answered this leader in its term; None if that is not what it is."""
     if term > state.current_term:
         state.become_follower(term, "", "higher term in an answer")
@@ -23,6 +23,7 @@ def _answering(state: RaftState, source: str, term: int, sent_at: int) -> Progre
     if state.role is not Role.LEADER or term < state.current_term or progress is None:
         return None
     progress.heard = True
+    progress.promise = promise
     if progress.contact_at < sent_at <= state.now:
         progress.contact_at = sent_at
         state.note_contact()
@@ -32,7 +33,7 @@ def _answering(state: RaftState, source: str, term: int, sent_at: int) -> Progre
 
 
 def handle_append_entries_response(state: RaftState, source: str, message: AppendEntriesResponse) -> None:
-    progress = _answering(state, source, message.term, message.sent_at)
+    progress = _answering(state, source, message.term, message.sent_at, message.promise)
     if progress is None:
         return
     if message.success:
@@ -49,7 +50,7 @@ def handle_append_entries_response(state: RaftState, source: str, message: Appen
 
 
 def handle_install_snapshot_response(state: RaftState, source: str, message: InstallSnapshotResponse) -> None:
-    progress = _answering(state, source, message.term, message.sent_at)
+    progress = _answering(state, source, message.term, message.sent_at, message.promise)
     if progress is None:
         return
     if message.installed:

@@ -50,7 +50,7 @@ def handle_append_entries(state: RaftState, source: str, message: AppendEntries)
         state.commit_index = commit_index
     state.send(
         source,
-        AppendEntriesResponse(state.current_term, True, matched, 0, 0, message.sent_at),
+        AppendEntriesResponse(state.current_term, True, matched, 0, 0, message.sent_at, state.options.election_timeout),
         after,
     )
 
@@ -95,5 +95,11 @@ def _check_committed(state: RaftState, source: str, index: int, term: int) -> No
 def _refusal(state: RaftState, message: AppendEntries) -> AppendEntriesResponse:
     hint = state.log.last_index_with_term_at_most(message.prev_log_index, message.prev_log_term)
     return AppendEntriesResponse(
-        state.current_term, False, message.prev_log_index, hint, max(state.log.term_at(hint), 0), message.sent_at
+        state.current_term,
+        False,
+        message.prev_log_index,
+        hint,
+        max(state.log.term_at(hint), 0),
+        message.sent_at,
+        state.options.election_timeout,
     )

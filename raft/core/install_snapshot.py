@@ -153,7 +153,8 @@ def snapshot_received(state: RaftState, event: SnapshotReceived) -> None:
 
 
 def _answer(state: RaftState, to: str, snapshot: Snapshot, offset: int, sent_at: int) -> None:
-    state.send(to, InstallSnapshotResponse(state.current_term, snapshot.last_index, offset, False, sent_at))
+    promise = state.options.election_timeout
+    state.send(to, InstallSnapshotResponse(state.current_term, snapshot.last_index, offset, False, sent_at, promise))
 
 
 def _answer_installed(state: RaftState, to: str, snapshot: Snapshot, sent_at: int) -> None:
@@ -161,6 +162,13 @@ def _answer_installed(state: RaftState, to: str, snapshot: Snapshot, sent_at: in
     after = 0 if state.durable_index >= snapshot.last_index else state.write_sequence
     state.send(
         to,
-        InstallSnapshotResponse(state.current_term, snapshot.last_index, snapshot.size_bytes, True, sent_at),
+        InstallSnapshotResponse(
+            state.current_term,
+            snapshot.last_index,
+            snapshot.size_bytes,
+            True,
+            sent_at,
+            state.options.election_timeout,
+        ),
         after,
     )

@@ -70,6 +70,9 @@ class AppendEntriesResponse(NamedTuple):
     """On refusal: the term at ``hint_index``."""
     sent_at: int
     """``AppendEntries.sent_at``, echoed."""
+    promise: int = 0
+    """For how long after it has heard its leader the sender keeps its vote to itself and does not campaign: its own
+    election timeout, nanoseconds. A leader's lease counts on no more than that (S49). 0 is no word about it."""
 
 
 class InstallSnapshot(NamedTuple):
@@ -93,6 +96,8 @@ class InstallSnapshotResponse(NamedTuple):
     installed: bool
     """The whole snapshot is in place and durable: the logs match up to ``last_index``."""
     sent_at: int
+    promise: int = 0
+    """As in :class:`AppendEntriesResponse`."""
 
 
 class TimeoutNow(NamedTuple):

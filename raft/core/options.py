@@ -107,7 +107,6 @@ class Options:
                 "a lease rests on followers that stick to their leader: lease_reads needs check_quorum"
             )
 
-    @property
-    def lease_duration(self) -> int:
-        """How long after the sending of what a quorum answered the lease may be trusted, nanoseconds."""
-        return self.election_timeout * (1_000_000 - self.clock_drift_ppm) // 1_000_000
+    def at_the_fastest(self, interval: int) -> int:
+        """How much of an interval of other nodes' clocks has surely not passed, by this one's: nanoseconds."""
+        return interval * (1_000_000 - self.clock_drift_ppm) // 1_000_000

@@ -32,6 +32,7 @@ class Progress:
         "matched_at",
         "next_index",
         "probe_sent",
+        "promise",
         "reading",
         "sent_at",
         "snapshot",
@@ -63,6 +64,8 @@ class Progress:
         """When the newest message that this follower has answered was *sent*, nanoseconds."""
         self.heard = False
         """It has answered something in this term."""
+        self.promise = 0
+        """``AppendEntriesResponse.promise`` of its newest answer; 0 before there is one."""
         self.sent_at = 0
         """When the last message was sent to it, nanoseconds."""
         self.commit_sent = 0

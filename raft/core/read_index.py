@@ -36,7 +36,7 @@ def lease_allows_reads(state: RaftState) -> bool:
         state.options.lease_reads
         and not state.lease_forfeited
         and state.commit_index >= state.term_start_index
-        and state.now - min(state.quorum_contact, state.now) < state.options.lease_duration
+        and state.now - min(state.quorum_contact, state.now) < state.options.at_the_fastest(state.lease_bound())
     )
 
 

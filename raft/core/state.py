@@ -365,6 +365,12 @@ class RaftState:
         contacts[self.node_id] = 1 << 62
         self.quorum_contact = quorum_value(self.configuration, contacts)
 
+    def lease_bound(self) -> int:
+        """For how long after the sending of what a quorum has answered nobody else can have been voted for: the
+        shortest of what this leader and those that answered it go by, nanoseconds. Their settings may differ (S49)."""
+        promises = [progress.promise for progress in self.progress.values() if progress.promise]
+        return min(self.options.election_timeout, *promises) if promises else self.options.election_timeout
+
     # -- timers and roles -------------------------------------------------------------------------
 
     def reset_election_deadline(self) -> None:

@@ -169,7 +169,8 @@ class Raft(RaftState):
         return self.transfer is not None or self.uncommitted_bytes >= self.options.uncommitted_bytes_max
 
     def holds_lease(self, now: int) -> bool:
-        """Whether this node leads and a quorum followed it within an election timeout before ``now``.
+        """Whether this node leads and a quorum followed it within an election timeout before ``now``: the shortest one
+        of theirs and its own.
 
         Followers refuse their votes for at least that long after they heard from it, unless they
         restart and forget, or leadership is being handed over. It makes refusals at resources rare; it
@@ -182,7 +183,7 @@ class Raft(RaftState):
             # Votes are no promise to refuse others: until a quorum has taken this term's no-op,
             # nobody has followed.
             and self.commit_index >= self.term_start_index
-            and now - min(self.quorum_contact, now) < self.options.election_timeout
+            and now - min(self.quorum_contact, now) < self.lease_bound()
         )
 
     def stale_age(self, now: int) -> int | None:

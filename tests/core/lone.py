@@ -229,10 +229,10 @@ class Lone:
         """AppendEntries from ``source`` after the entry ``prev``, (index, term)."""
         return self.receive(source, AppendEntries(term, prev[0], prev[1], commit, 7, list(entries)))
 
-    def acknowledge(self, peer: str, match_index: int, *, sent_at: int | None = None) -> None:
-        """``peer`` says that it holds everything to ``match_index``."""
+    def acknowledge(self, peer: str, match_index: int, *, sent_at: int | None = None, promise: int = 0) -> None:
+        """``peer`` says that it holds everything to ``match_index``, and for how long it keeps its vote."""
         sent = self.now if sent_at is None else sent_at
-        self.receive(peer, AppendEntriesResponse(self.raft.current_term, True, match_index, 0, 0, sent))
+        self.receive(peer, AppendEntriesResponse(self.raft.current_term, True, match_index, 0, 0, sent, promise))
 
     def refuse(self, peer: str, rejected: int, hint: tuple[int, int]) -> None:
         """``peer`` has no such entry at ``rejected``; it may match at ``hint``, (index, term)."""

@@ -15,19 +15,19 @@ def test_entries_after_the_logs_end_are_appended_in_one_write() -> None:
     (write,) = lone.writes
     assert (write.hard_state, write.truncate_from, write.commit_index) == (None, 0, 1)
     assert [item.index for item in write.entries] == [2, 3]
-    assert lone.durable() == [AppendEntriesResponse(1, True, 3, 0, 0, 7)]
+    assert lone.durable() == [AppendEntriesResponse(1, True, 3, 0, 0, 7, SECOND)]
 
 
 def test_gap_is_refused_with_the_end_of_this_log_as_hint() -> None:
     lone = Lone(term=2, log=entries(1, 2))
-    assert lone.append(2, (9, 2), entries(2, start=10)) == [AppendEntriesResponse(2, False, 9, 2, 2, 7)]
+    assert lone.append(2, (9, 2), entries(2, start=10)) == [AppendEntriesResponse(2, False, 9, 2, 2, 7, SECOND)]
     assert (lone.writes, lone.raft.log.last_index) == ([], 2)
 
 
 def test_conflict_is_refused_with_the_last_place_that_can_agree() -> None:
     lone = Lone(term=5, log=entries(1, 1, 3, 3, 3))
     # The leader has term 2 at 4: all of term 3 here is certainly not the leader's.
-    assert lone.append(5, (4, 2)) == [AppendEntriesResponse(5, False, 4, 2, 1, 7)]
+    assert lone.append(5, (4, 2)) == [AppendEntriesResponse(5, False, 4, 2, 1, 7, SECOND)]
 
 
 def test_refusal_renews_the_leader_all_the_same() -> None:
@@ -43,7 +43,7 @@ def test_earlier_term_is_refused_and_renews_nobody() -> None:
     deadline = lone.raft.deadline()
     lone.now += SECOND // 2
     answers = lone.append(4, (1, 5), entries(4, start=2), commit=1)
-    assert answers == [AppendEntriesResponse(5, False, 1, 1, 5, 7)]
+    assert answers == [AppendEntriesResponse(5, False, 1, 1, 5, 7, SECOND)]
     assert (lone.raft.leader, lone.raft.commit_index, lone.raft.deadline()) == ("", 0, deadline)
 
 
@@ -66,7 +66,7 @@ def test_repeated_entries_are_acknowledged_when_their_first_write_is_durable() -
     assert lone.append(1, (0, 0), entries(1, 1)) == []
     assert lone.append(1, (0, 0), entries(1, 1)) == []
     assert len(lone.writes) == 1
-    assert lone.durable() == [AppendEntriesResponse(1, True, 2, 0, 0, 7)] * 2
+    assert lone.durable() == [AppendEntriesResponse(1, True, 2, 0, 0, 7, SECOND)] * 2
 
 
 def test_previous_entry_below_the_commit_index_is_not_compared_again() -> None:

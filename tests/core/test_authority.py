@@ -15,6 +15,7 @@ from fencepost.raft.core.events import (
     Event,
     Propose,
     Read,
+    ReadReady,
     ReadRefused,
     Refused,
     Role,
@@ -221,6 +222,33 @@ def test_without_check_quorum_a_leader_stays_and_a_vote_is_free() -> None:
     assert lone.raft.current_term == 9
 
 
+@pytest.mark.parametrize("own", [SECOND, 3 * SECOND])
+@pytest.mark.parametrize("theirs", [SECOND // 2, SECOND, 4 * SECOND])
+def test_s49_with_different_election_timeouts_the_shortest_one_ends_the_lease(own: int, theirs: int) -> None:
+    """Who answers gives its vote to nobody for as long as its own setting says, whatever the leader's is."""
+    lone = leader(options=Options(election_timeout=own, lease_reads=True, clock_drift_ppm=0))
+    lone.acknowledge("n2", 11, promise=theirs)
+    asked_at = lone.now
+    lone.now = asked_at + min(own, theirs) - 1
+    assert lone.raft.holds_lease(lone.now)
+    assert lone.read(1, lease=True) == [ReadReady(1, 11)]
+    lone.now += 1
+    assert not lone.raft.holds_lease(lone.now)
+    assert lone.read(2, lease=True) in ([], [ReadRefused(2, "NOT_LEADER", "")])
+
+
+def test_s49_a_follower_says_for_how_long_it_keeps_its_vote() -> None:
+    lone = Lone(term=1, options=Options(election_timeout=3 * SECOND))
+    assert [answer.promise for answer in lone.append(1, (0, 0))] == [3 * SECOND]  # type: ignore[union-attr]
+    assert [answer.promise for answer in lone.append(1, (9, 1))] == [3 * SECOND]  # type: ignore[union-attr]
+    lone.now += 3 * SECOND - 1
+    lone.receive("n3", RequestVote(2, 99, 1, False))
+    assert lone.raft.current_term == 1
+    lone.now += 1
+    lone.receive("n3", RequestVote(2, 99, 1, False))
+    assert lone.raft.current_term == 2
+
+
 def test_the_timer_is_set_to_the_moment_at_which_authority_ends() -> None:
     """Between two heartbeats, not at the next one."""
     lone = leader()
@@ -286,7 +314,7 @@ def test_a_snapshot_goes_on_only_with_a_quorum() -> None:
 
 def test_a_follower_says_nothing_that_would_keep_a_leader_it_does_not_follow() -> None:
     lone = Lone(term=3, log=entries(3))
-    assert lone.append(2, (1, 2), source="n2") == [AppendEntriesResponse(3, False, 1, 0, 0, 7)]
+    assert lone.append(2, (1, 2), source="n2") == [AppendEntriesResponse(3, False, 1, 0, 0, 7, SECOND)]
     assert lone.raft.leader == ""
 
 

@@ -54,7 +54,7 @@ def received(lone: Lone, snapshot: Snapshot = GIVEN) -> list[Message]:
 
 
 def partial(offset: int, sent_at: int = 7, term: int = 3, last_index: int = 10) -> InstallSnapshotResponse:
-    return InstallSnapshotResponse(term, last_index, offset, False, sent_at)
+    return InstallSnapshotResponse(term, last_index, offset, False, sent_at, SECOND)
 
 
 def behind(*terms: int, commit_index: int = 0, options: Options | None = None) -> Lone:
@@ -73,7 +73,7 @@ def test_parts_are_stored_one_after_another_and_answered_when_they_are() -> None
         StoreChunk(GIVEN, 4, b"4567", False),
         StoreChunk(GIVEN, 8, b"89", True),
     ]
-    assert received(lone) == [InstallSnapshotResponse(3, 10, 10, True, 9)]
+    assert received(lone) == [InstallSnapshotResponse(3, 10, 10, True, 9, SECOND)]
     assert lone.restored == [GIVEN]
     raft = lone.raft
     assert (raft.commit_index, raft.apply_reported, raft.durable_index) == (10, 10, 10)
@@ -162,7 +162,7 @@ def test_a_late_part_of_an_earlier_snapshot_does_not_stop_the_one_that_is_under_
     lone = behind(*[1] * 5, commit_index=5)
     earlier = label(4, 1, size_bytes=10)
     part(lone, 0, b"0123")
-    assert part(lone, 4, b"4567", earlier) == [InstallSnapshotResponse(3, 4, 10, True, 7)]
+    assert part(lone, 4, b"4567", earlier) == [InstallSnapshotResponse(3, 4, 10, True, 7, SECOND)]
     assert stored(lone, 4) == [partial(4)]
     # What the log has caught up with meanwhile is let go.
     lone.append(3, (5, 1), entries(*[3] * 6, start=6), commit=11)
@@ -217,7 +217,7 @@ def test_parts_renew_the_leader_and_those_of_an_earlier_term_do_not() -> None:
 
 def test_a_snapshot_of_what_is_committed_here_is_in_place_already() -> None:
     lone = behind(*[1] * 12, commit_index=11)
-    assert part(lone, 0, b"0123") == [InstallSnapshotResponse(3, 10, 10, True, 7)]
+    assert part(lone, 0, b"0123") == [InstallSnapshotResponse(3, 10, 10, True, 7, SECOND)]
     assert lone.stores == []
 
 
@@ -226,7 +226,7 @@ def test_what_is_committed_and_not_durable_here_is_in_place_once_it_is() -> None
     lone.append(3, (0, 0), entries(*[1] * 9, 3), commit=10)
     lone.take()
     assert part(lone, 0, b"0123") == []
-    assert lone.durable()[-1:] == [InstallSnapshotResponse(3, 10, 10, True, 7)]
+    assert lone.durable()[-1:] == [InstallSnapshotResponse(3, 10, 10, True, 7, SECOND)]
 
 
 def test_two_leaders_in_a_term_are_seen() -> None:
@@ -242,16 +242,16 @@ def test_two_leaders_in_a_term_are_seen() -> None:
 def test_s15_conflicting_entry_at_the_snapshots_index_goes_with_all_that_follows() -> None:
     lone = behind(*[1] * 9, 2, 2, 2)
     part(lone, 0, b"0123456789")
-    assert received(lone) == [InstallSnapshotResponse(3, 10, 10, True, 7)]
+    assert received(lone) == [InstallSnapshotResponse(3, 10, 10, True, 7, SECOND)]
     assert (lone.raft.log.last_index, lone.raft.log.last_term) == (10, 3)
     assert lone.append(3, (10, 3), entries(3, start=11)) == []
-    assert lone.durable() == [AppendEntriesResponse(3, True, 11, 0, 0, 7)]
+    assert lone.durable() == [AppendEntriesResponse(3, True, 11, 0, 0, 7, SECOND)]
 
 
 def test_s15_log_that_has_the_snapshots_last_entry_keeps_what_follows() -> None:
     lone = behind(*[1] * 9, 3, 3, 3)
     part(lone, 0, b"0123456789", PLAIN)
-    assert received(lone, PLAIN) == [InstallSnapshotResponse(3, 10, 10, True, 7)]
+    assert received(lone, PLAIN) == [InstallSnapshotResponse(3, 10, 10, True, 7, SECOND)]
     assert (lone.raft.log.first_index, lone.raft.log.last_index) == (1, 12)
     assert (lone.restored, lone.writes) == ([], [])
     assert (lone.raft.commit_index, lone.applied_to, lone.raft.snapshot) == (10, 10, PLAIN)
@@ -266,9 +266,9 @@ def test_s15_entries_on_their_way_to_the_disk_are_not_taken_for_what_replaced_th
     lone.append(3, (10, 3), entries(3, start=11))
     lone.durable(1)
     assert lone.raft.durable_index == 10
-    assert lone.append(3, (11, 3)) == [AppendEntriesResponse(3, True, 10, 0, 0, 7)]
+    assert lone.append(3, (11, 3)) == [AppendEntriesResponse(3, True, 10, 0, 0, 7, SECOND)]
     lone.durable(1)
-    assert lone.durable(1) == [AppendEntriesResponse(3, True, 11, 0, 0, 7)]
+    assert lone.durable(1) == [AppendEntriesResponse(3, True, 11, 0, 0, 7, SECOND)]
 
 
 def test_s16_follower_commits_no_leftover_entries_behind_a_snapshot() -> None:

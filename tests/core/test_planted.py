@@ -19,11 +19,12 @@ from fencepost.jepsen.cores.chaos import run
 from fencepost.jepsen.cores.profiles import PROFILES
 from fencepost.raft.core import answers, append_entries, commitment, election, leading, quorum, replication
 from fencepost.raft.core.log import RaftLog
+from fencepost.raft.core.options import SECOND
 from fencepost.raft.core.progress import Progress
 from fencepost.raft.core.state import RaftState
 from fencepost.raft.core.step import Raft
 
-from . import test_append_entries, test_election, test_log, test_replication, test_scenarios
+from . import test_append_entries, test_authority, test_election, test_log, test_replication, test_scenarios
 from .planting import planted
 
 ROUNDS = 3
@@ -279,6 +280,17 @@ FAULTS = (
         "progress.contact_at = sent_at",
         "progress.contact_at = state.now",
         test_scenarios.test_s30_lease_counts_from_the_question_not_from_the_answer,
+    ),
+    Fault(
+        "a lease by the leader's own timeout alone (S49)",
+        RaftState.lease_bound,
+        "if progress.promise",
+        "if False",
+        partial(
+            test_authority.test_s49_with_different_election_timeouts_the_shortest_one_ends_the_lease,
+            3 * SECOND,
+            SECOND,
+        ),
     ),
     Fault(
         "the lease begins with the election (S30)",

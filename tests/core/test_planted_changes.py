@@ -330,8 +330,8 @@ FAULTS = (
     Fault(
         "a lease twice as long",
         read_index.lease_allows_reads,
-        "< state.options.lease_duration",
-        "< 2 * state.options.lease_duration",
+        "< state.options.at_the_fastest(state.lease_bound())",
+        "< 2 * state.options.at_the_fastest(state.lease_bound())",
         LEASES,
     ),
     Fault(

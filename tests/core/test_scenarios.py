@@ -176,8 +176,8 @@ def test_s05_append_reply_waits_for_its_entries() -> None:
     lone = Lone(term=1)
     assert lone.append(1, (0, 0), entries(1, 1)) == []
     assert lone.append(1, (2, 1), entries(1, start=3)) == []
-    assert lone.durable(1) == [AppendEntriesResponse(1, True, 2, 0, 0, 7)]
-    assert lone.durable(1) == [AppendEntriesResponse(1, True, 3, 0, 0, 7)]
+    assert lone.durable(1) == [AppendEntriesResponse(1, True, 2, 0, 0, 7, SECOND)]
+    assert lone.durable(1) == [AppendEntriesResponse(1, True, 3, 0, 0, 7, SECOND)]
 
 
 def test_s05_candidates_first_request_waits_for_its_own_vote() -> None:
@@ -334,9 +334,9 @@ def test_s13_leaders_own_copy_counts_only_when_durable() -> None:
 def test_s13_heartbeat_answer_claims_only_what_is_durable() -> None:
     lone = Lone(term=1)
     lone.append(1, (0, 0), entries(1, 1, 1))
-    assert lone.append(1, (3, 1)) == [AppendEntriesResponse(1, True, 0, 0, 0, 7)]
+    assert lone.append(1, (3, 1)) == [AppendEntriesResponse(1, True, 0, 0, 0, 7, SECOND)]
     lone.durable()
-    assert lone.append(1, (3, 1)) == [AppendEntriesResponse(1, True, 3, 0, 0, 7)]
+    assert lone.append(1, (3, 1)) == [AppendEntriesResponse(1, True, 3, 0, 0, 7, SECOND)]
 
 
 def test_s13_committed_by_the_others_is_applied_only_when_durable_here() -> None:
@@ -373,9 +373,9 @@ def test_s16_commit_stops_at_what_the_message_proved() -> None:
 
 def test_s17_late_append_of_a_prefix_shortens_nothing() -> None:
     lone = Lone(term=1, log=entries(1, 1))
-    assert lone.append(1, (0, 0), entries(1)) == [AppendEntriesResponse(1, True, 1, 0, 0, 7)]
+    assert lone.append(1, (0, 0), entries(1)) == [AppendEntriesResponse(1, True, 1, 0, 0, 7, SECOND)]
     assert (lone.raft.log.last_index, lone.writes) == (2, [])
-    assert lone.append(1, (0, 0), entries(1, 1)) == [AppendEntriesResponse(1, True, 2, 0, 0, 7)]
+    assert lone.append(1, (0, 0), entries(1, 1)) == [AppendEntriesResponse(1, True, 2, 0, 0, 7, SECOND)]
     assert lone.writes == []
 
 
@@ -385,7 +385,7 @@ def test_s17_conflict_removes_the_entry_and_everything_after_it() -> None:
     (write,) = lone.writes
     assert (write.truncate_from, write.entries, write.hard_state) == (2, [entry(2, 3)], HardState(3, ""))
     assert lone.raft.log.slice(1, 9) == [entry(1, 1), entry(2, 3)]
-    assert lone.durable() == [AppendEntriesResponse(3, True, 2, 0, 0, 7)]
+    assert lone.durable() == [AppendEntriesResponse(3, True, 2, 0, 0, 7, SECOND)]
 
 
 def test_s17_known_entries_before_a_conflict_are_not_written_again() -> None:
@@ -415,11 +415,11 @@ def test_s18_completion_of_an_overwritten_write_says_nothing_about_its_replaceme
     first = lone.durable(1)
     assert lone.raft.durable_index == 0
     # The word of term 1 may still go out: its entries were on disk when it was given.
-    assert first == [AppendEntriesResponse(1, True, 3, 0, 0, 7)]
+    assert first == [AppendEntriesResponse(1, True, 3, 0, 0, 7, SECOND)]
     assert lone.append(2, (3, 2), source="n3") == []  # Term 2 is not saved yet.
     assert lone.durable(1) == [
-        AppendEntriesResponse(2, True, 3, 0, 0, 7),
-        AppendEntriesResponse(2, True, 0, 0, 0, 7),
+        AppendEntriesResponse(2, True, 3, 0, 0, 7, SECOND),
+        AppendEntriesResponse(2, True, 0, 0, 0, 7, SECOND),
     ]
     assert lone.raft.durable_index == 3
     assert lone.writes[1].truncate_from == 1

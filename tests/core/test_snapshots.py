@@ -150,10 +150,10 @@ def test_the_log_is_cut_off_behind_the_snapshot_except_for_what_is_retained() ->
     assert (write.compact_to, write.entries, write.truncate_from) == (4, [], 0)
     lone.settle()
     # Below the commit index there is nothing to compare with, and no need to.
-    assert lone.append(2, (3, 1), commit=6) == [AppendEntriesResponse(2, True, 3, 0, 0, 7)]
+    assert lone.append(2, (3, 1), commit=6) == [AppendEntriesResponse(2, True, 3, 0, 0, 7, SECOND)]
     assert lone.append(2, (2, 1), entries(1, 2, 2, 2, 2, start=3)) == []
     assert lone.writes[-1].entries == entries(2, start=7)
-    assert lone.durable() == [AppendEntriesResponse(2, True, 7, 0, 0, 7)]
+    assert lone.durable() == [AppendEntriesResponse(2, True, 7, 0, 0, 7, SECOND)]
 
 
 def large(first: int, count: int, size: int = 10) -> list[Entry]:
@@ -340,7 +340,7 @@ def test_s15_snapshot_that_the_log_was_not_told_of_replaces_it_at_the_start(
     assert lone.append(3, (6, 2), entries(3, start=7), commit=7) == []
     (write,) = lone.writes
     assert (write.reset, write.hard_state, write.entries) == (snapshot, HardState(3, ""), entries(3, start=7))
-    assert lone.durable() == [AppendEntriesResponse(3, True, 7, 0, 0, 7)]
+    assert lone.durable() == [AppendEntriesResponse(3, True, 7, 0, 0, 7, SECOND)]
     assert lone.applied_to == 7
 
 

@@ -31,8 +31,8 @@ N2 = local_node("n2")
 KNOWN = {"n2": "instance-of-n2"}
 
 REFUSALS: list[tuple[dict[str, Any], str]] = [
-    ({"version": PEER_VERSION + 1}, "speaks protocol version 3, this one only up to 2"),
-    ({"version": 1}, "speaks protocol version 1, this one needs 2"),
+    ({"version": PEER_VERSION + 1}, "speaks protocol version 4, this one only up to 3"),
+    ({"version": 1}, "speaks protocol version 1, this one needs 3"),
     ({"cluster_id": "cluster-b"}, "belongs to cluster 'cluster-b'"),
     ({"cluster_id": ""}, "belongs to cluster ''"),
     ({"incarnation": 2}, "incarnation 2"),
