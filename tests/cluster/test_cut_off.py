@@ -1,4 +1,4 @@
-"""A leader that is cut off: its followers are frozen, and it does not know (S30, S44)."""
+"""A leader that is cut off: its followers are frozen, and it does not know (S30, S31, S44)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Caller:
         self.ended[command.operation_id] = (result, time.monotonic() - self.began)
 
 
-async def test_a_leader_without_followers_answers_no_read_and_leaves_nobody_waiting_s30_s44(
+async def test_a_leader_without_followers_answers_no_read_and_leaves_nobody_waiting_s30_s31_s44(
     make_cluster: Callable[..., LocalCluster],
 ) -> None:
     cluster = make_cluster()
@@ -88,6 +88,9 @@ async def test_a_leader_without_followers_answers_no_read_and_leaves_nobody_wait
         assert isinstance(result, FencepostError), f"{name} was done: {result}"
         assert seconds < CALL_S + SLACK_S, f"{name} has waited for {seconds:.1f} s"
     assert caller.ended["add"][0].outcome in (Outcome.UNKNOWN, Outcome.RETRY)
+    # They are in its log, and the others may commit them yet: nobody may say that they were not.
+    unknown = [caller.ended[f"pending-{number}"][0] for number in range(5)]
+    assert [(error.code, error.outcome) for error in unknown] == [("OUTCOME_UNKNOWN", Outcome.UNKNOWN)] * 5
     # It has found out by itself, and does not say that it leads.
     alone = await cluster.status(node)
     assert alone is not None

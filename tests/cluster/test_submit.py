@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from fencepost.cli.local_cluster import LocalCluster, free_peer_addresses, until
 from fencepost.raft.core.errors import FencepostError
 
-from .support import Ran, endpoints, fencepost, start_fencepost
+from .support import Ran, endpoints, fencepost, read_table, start_fencepost
 
 pytestmark = pytest.mark.servers
 
@@ -63,6 +64,16 @@ async def test_what_a_submitter_hears(cluster: LocalCluster, tmp_path: Path) -> 
     dead = next(iter(free_peer_addresses(["dead"]).values()))
     assert (await submit('{"cents": 5}', "--id", "past-a-dead-one", at=f"{dead},{endpoints(cluster)}")).code == 0
 
+    # The same operation at two nodes at once, written in two ways: one answer, one effect (S34).
+    at_one, at_other = list(cluster.endpoints.values())[:2]
+    both = await asyncio.gather(
+        submit('{"cents": 5, "to": "a"}', "--id", "twice", at=at_one),
+        submit('{"to":"a","cents":5}', "--id", "twice", at=at_other),
+    )
+    assert [ran.code for ran in both] == [0, 0]
+    assert both[0].document()["index"] == both[1].document()["index"]
+    assert sorted(ran.document()["replayed"] for ran in both) == [False, True]
+
     wrong = await submit('{"cents": 5}', "--timeout", "2s", at=dead)
     assert (wrong.code, wrong.error()["code"], wrong.error()["committed"]) == (3, "NO_ENDPOINT", "no")
     assert dead in "".join(wrong.error()["tried"])
@@ -84,7 +95,9 @@ async def test_what_a_submitter_hears(cluster: LocalCluster, tmp_path: Path) -> 
 
     listed = await fencepost("command", "list", *JSON, "--endpoints", endpoints(cluster), cwd=tmp_path)
     names = {each["id"] for each in listed.document()["items"]}
-    assert names - {"cut"} == {"one", "failed", "by-0", "by-1", "by-2", "past-a-dead-one"}
+    assert names - {"cut"} == {"one", "failed", "by-0", "by-1", "by-2", "past-a-dead-one", "twice"}
+    rows = [row[0] for row in read_table(cluster.folder / "ledger.db", "entries")]
+    assert sorted(rows) == sorted(names - {"cut", "failed"})
 
 
 async def test_no_leader_with_one_node_reachable(cluster: LocalCluster, tmp_path: Path) -> None:
