@@ -1,0 +1,51 @@
+"""What is wanted of a command while something else is happening to it: an activation, a doubt, a lost dispatch."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.raft.effects.policy import RetryPolicy
+from fencepost.raft.outbox.operation import OperationState
+from fencepost.raft.ports import Guarantee, Wait
+
+from ..node.world import ResourceSpec, World
+from .test_wishes import S, executed, failing
+
+
+@pytest.mark.parametrize("lane", ["", "k"])
+def test_a_dead_letter_that_is_redriven_beside_an_activation_is_tried_once(lane: str) -> None:
+    """Both entries are applied in one go: the queue is filled from a state that holds what was redriven."""
+    once = RetryPolicy(max_attempts=1)
+    with World(ResourceSpec(effects=failing({"a": 1}), policy=once, guarantee=Guarantee.NAKED)) as world:
+        leader = world.active_leader()
+        world.submit(leader, "a", lane=lane, wait=Wait.COMMITTED)
+        world.until(lambda: leader.operation("a").state is OperationState.DEAD)
+        world.settle_log()
+        for node in world.up():
+            node.resource.hang_claims = True
+        world.crash(leader.name)
+        new = world.leader(other_than=leader.name)
+        world.until(lambda: new.resource.held)
+        world.blocked |= {(new.name, name) for name in world.disks if name != new.name}
+        new.resource.hang_claims = False
+        new.resource.release()
+        world.call(new, "command.redrive", id="a")
+        world.advance(0.1)
+        world.blocked.clear()
+        world.until(lambda: new.operation("a").state is OperationState.SUCCEEDED)
+        world.advance(1)
+        assert executed(world) == ["a"]
+
+
+def test_a_wish_does_not_put_what_waits_for_its_next_attempt_into_the_queue_again() -> None:
+    policy = RetryPolicy(backoff_ns=3 * S, backoff_max_ns=3 * S)
+    with World(ResourceSpec(effects=failing({"a": 1}), policy=policy)) as world:
+        leader = world.active_leader()
+        world.submit(leader, "a", wait=Wait.COMMITTED)
+        world.until(lambda: leader.operation("a").state is OperationState.RETRY_WAIT)
+        world.settle_log()
+        world.crash(leader.name)
+        new = world.active_leader()
+        assert world.reply(new, "command.cancel", id="a")["did"] == "requested"
+        world.until(lambda: new.operation("a").state is OperationState.SUCCEEDED)
+        assert new.resource.batches == [["a"]]
