@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from fencepost.raft.effects.policy import RetryPolicy
+from fencepost.raft.outbox.codec import Command, encode
 from fencepost.raft.outbox.operation import OperationState
-from fencepost.raft.ports import Guarantee, Wait
+from fencepost.raft.ports import Guarantee, SubmitRequest, Wait
 
 from ..node.world import ResourceSpec, World
 from .test_wishes import S, executed, failing
@@ -49,3 +50,28 @@ def test_a_wish_does_not_put_what_waits_for_its_next_attempt_into_the_queue_agai
         assert world.reply(new, "command.cancel", id="a")["did"] == "requested"
         world.until(lambda: new.operation("a").state is OperationState.SUCCEEDED)
         assert new.resource.batches == [["a"]]
+
+
+@pytest.mark.parametrize("lane", ["", "k"])
+def test_a_deadline_that_passed_in_doubt_counts_when_the_doubt_ends(lane: str) -> None:
+    """Its resource says that it was not applied. It may not be tried any more, and its lane is not to wait for it."""
+    with World(ResourceSpec(guarantee=Guarantee.NAKED, queryable=True)) as world:
+        leader = world.active_leader()
+        leader.resource.hold_before = True
+        command = Command("a", "ledger", "credit", lane, b"{}", 0, leader.loop.cluster_time_ns() + S)
+        request = SubmitRequest(7, int(Wait.COMMITTED), encode(command))
+        leader.process.call_soon(leader.service.submit, world.connection, [request])
+        world.until(lambda: leader.resource.held)
+        world.submit(leader, "b", lane=lane, wait=Wait.COMMITTED)
+        world.settle_log()
+        world.crash(leader.name)
+        for node in world.up():
+            node.resource.query_fails = ConnectionError("away")
+        new = world.leader(other_than=leader.name)
+        world.until(lambda: new.operation("a").state is OperationState.IN_DOUBT)
+        world.advance(2)
+        new.resource.query_fails = None
+        world.reply(new, "resource.claim", name="ledger")
+        world.until(lambda: new.operation("a").state is OperationState.DEAD)
+        world.until(lambda: new.operation("b").state is OperationState.SUCCEEDED)
+        assert executed(world) == ["b"]
