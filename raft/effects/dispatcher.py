@@ -299,7 +299,7 @@ class Dispatcher:
 
     @property
     def has_standing(self) -> bool:
-        """Whether a lane stands still for a head that cannot start."""
+        """Whether a lane stands still for a head that cannot start, or for a dead letter."""
         return self._queue.has_standing
 
     def _end(self, batch: Batch) -> None:
