@@ -15,7 +15,7 @@ from ..outbox.transitions import Verdict
 from ..outbox.wishes import waits_for_its_dispatch
 from ..ports import Attempt, AttemptOutcome, AttemptStatus, Guarantee, Randomness, Resource
 from .authority import Authority
-from .batch import Batch, DispatchSink, OutcomeSink, in_parts, is_definite, status_of, text_of
+from .batch import Batch, DispatchSink, OutcomeSink, checked, in_parts, is_definite, status_of, text_of
 from .measures import ResourceMeasures
 from .policy import DispatchPolicy, OnDead, RetryPolicy, began_ns, judge
 from .queue import DispatchQueue
@@ -180,7 +180,8 @@ class Dispatcher:
             # looked at: the lease is the node's loop's, and this may be another thread.
             if authority.revoked:
                 return [AttemptOutcome(AttemptStatus.NOT_ATTEMPTED, b"", "", False)] * len(batch.attempts)
-            return await resource.execute(authority.token, authority.holder, batch.attempts)
+            answer = await resource.execute(authority.token, authority.holder, batch.attempts)
+            return checked(resource.name, answer, len(batch.attempts))
 
         def completed(outcomes: list[AttemptOutcome] | None, error: BaseException | None) -> None:
             self._executions.measures.ended(begun_ns)
@@ -220,8 +221,7 @@ class Dispatcher:
             _LOG.warning("effect batch failed", resource=resource.name, error=str(error), commands=len(batch.attempts))
             outcomes = [AttemptOutcome(status_of(error, resource), b"", text_of(error), False)] * len(batch.attempts)
             batch.unheard = resource.guarantee is Guarantee.FENCED and not is_definite(error)
-        if outcomes is None or len(outcomes) != len(batch.attempts):
-            raise AssertionError(f"resource {resource.name} gave {outcomes!r} for {len(batch.attempts)} attempts")
+        assert outcomes is not None
         batch.outcomes = outcomes
         self._executions.measures.judged(outcomes)
         if isinstance(error, ResourceUnavailable | FenceError):

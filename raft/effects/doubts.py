@@ -14,6 +14,7 @@ from ..outbox.operation import Operation, OperationState
 from ..outbox.transitions import Finding
 from ..ports import Answered, Attempt, Found, QueryableResource, Resource
 from .authority import Authority
+from .batch import checked_answer
 from .dispatcher import Proposer
 from .policy import RetryPolicy
 from .runtime import EffectsRuntime
@@ -70,7 +71,10 @@ class Doubts:
                 answer = Answered(Found.UNKNOWN)
             heard(None if error is not None or self._authority.revoked else answer)
 
-        self._runtime.run(lambda: resource.query(attempt), answered)
+        async def query() -> Answered:
+            return checked_answer(resource.name, await resource.query(attempt))
+
+        self._runtime.run(query, answered)
 
     def _next(self) -> None:
         while self._to_ask and self._asked is None and self.can_ask:

@@ -108,7 +108,8 @@ def judge(
     status, result, error, _, pause_ns = outcome
     if status == AttemptStatus.SUCCEEDED:
         return OutcomeRow(operation.index, attempt, Verdict.SUCCEEDED, result, "", 0)
-    error = error[:ERROR_CHARACTERS_MAX]
+    # What a handler raises may quote names that are no text (lone surrogates), which no entry can hold.
+    error = error[:ERROR_CHARACTERS_MAX].encode(errors="backslashreplace").decode()
     verdict = Verdict.RETRY
     if status == AttemptStatus.NOT_ATTEMPTED:
         verdict = Verdict.UNHEARD if unheard else Verdict.NOT_ATTEMPTED

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fencepost.raft.core.token import FencingToken
 from fencepost.raft.effects.late import LATE_ROWS_MAX, LateSuccesses
 from fencepost.raft.effects.policy import DispatchPolicy, OnDead
@@ -75,7 +77,8 @@ def test_a_success_of_a_dead_letter_frees_the_lane_that_nothing_waits_in_yet() -
         world.advance(0.31)
         leader.process.call_soon(leader.loop.campaign)
         world.until(lambda: leader.leads and leader.operation("a").state is OperationState.IN_DOUBT, within_s=10.0)
-        world.reply(leader, "command.resolve", id="a", note="not there", **{"as": "failed"})
+        how: dict[str, Any] = {"id": "a", "as": "failed", "note": "not there"}
+        world.reply(leader, "command.resolve", **how)
         leader.resource.hold_after = False
         leader.resource.release()
         world.until(lambda: leader.operation("a").state is OperationState.SUCCEEDED)
