@@ -162,8 +162,6 @@ class EffectsCoordinator:
             elif standing and (operation.state in TERMINAL or kind == RESOLVE):
                 # Whatever else is wanted of one that has not ended leaves it where it is in the queue.
                 tenure.changed(operation)
-            if kind == RESOLVE and operation.deadline_ns:
-                tenure.watch(operation)  # Nobody has looked at its deadline while it was in doubt.
             if operation.state is OperationState.IN_DOUBT:
                 tenure.in_doubt(operation)
 

@@ -80,6 +80,8 @@ class Dispatcher:
         self._queue = DispatchQueue(resource.effects, dead_blocks=dispatch_policy.on_dead is OnDead.BLOCK)
         self._held: set[int] = set()
         """By index: what was asked to be cancelled. An effect that ran beside its dispatch could overtake that."""
+        self._refused: set[int] = set()
+        """By index: commands of earlier leaders that the resource has refused by itself, behind this one's claim."""
         self._executions = executions
         self._executing = 0
         """Of ``executions``, those of this tenure."""
@@ -252,7 +254,7 @@ class Dispatcher:
                 cluster_time_ns=now,
                 randomness=self._randomness,
                 suspended=self._suspended,
-                unheard=batch.unheard,
+                unheard=batch.unheard or self._may_be_missing(operation, outcome),
             )
             for operation, attempt, outcome in zip(batch.operations, batch.attempts, batch.outcomes, strict=True)
         ]
@@ -269,6 +271,17 @@ class Dispatcher:
             # before the outcomes are committed. After a crash the resource recognises them.
             self._release_lanes(batch)
 
+    def _may_be_missing(self, operation: Operation, outcome: AttemptOutcome) -> bool:
+        """Whether an attempt of an earlier leader may have been applied that is not on record, and about which this
+        outcome says nothing: at a fenced resource effects run beside their dispatch, which may be lost. What the
+        resource has refused once, behind the claim of this leader, it had not applied."""
+        if operation.term == self._authority.token.term or self._resource.guarantee is not Guarantee.FENCED:
+            return False
+        if outcome.status == AttemptStatus.RETRY:
+            self._refused.add(operation.index)
+        on_record = waits_for_its_dispatch(operation) and not operation.lost
+        return not on_record and operation.index not in self._refused
+
     def late(self, batch: Batch) -> None:
         """Keep the successes of a batch whose outcomes could not be put on record."""
         rows = [
@@ -282,7 +295,7 @@ class Dispatcher:
     def changed(self, operation: Operation) -> None:
         """A command of this resource has ended, or can be started again, by another way than through here."""
         if operation.state in TERMINAL:
-            self._held.discard(operation.index)
+            self._forget((operation,))
         self._queue.changed(operation)
 
     def died(self, operation: Operation) -> None:
@@ -330,6 +343,8 @@ class Dispatcher:
     def finished(self, batch: Batch) -> None:
         """The outcome entry is applied: what must run again goes back into the queue."""
         self.in_flight -= len(batch.operations)
+        if self._held or self._refused:
+            self._forget([operation for operation in batch.operations if operation.state in TERMINAL])
         if batch.released:
             return  # All succeeded, lanes were released at once.
         lanes: dict[str, list[Operation]] = {}
@@ -345,6 +360,11 @@ class Dispatcher:
                 self._queue.offer(operation)
         for lane, returned in lanes.items():
             self._queue.release_lane(lane, returned)
+
+    def _forget(self, ended: Sequence[Operation]) -> None:
+        for operation in ended:
+            self._held.discard(operation.index)
+            self._refused.discard(operation.index)
 
     def not_proposed(self, batch: Batch, *, executing: bool) -> None:
         """The log would not take the entry (this node leads no more, or is busy)."""

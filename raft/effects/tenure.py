@@ -170,7 +170,7 @@ class Tenure:
             seat.dispatcher.offer(operation)
 
     def watch(self, operation: Operation) -> None:
-        """A new command, or one that is in doubt no more, has a deadline."""
+        """A new command has a deadline."""
         if self._recovered:
             self._due.watch((operation,))
 

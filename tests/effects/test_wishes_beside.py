@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from fencepost.raft.core.errors import Outcome as OutcomeOf
+from fencepost.raft.core.errors import ResourceUnavailable
 from fencepost.raft.effects.policy import RetryPolicy
 from fencepost.raft.outbox.codec import Command, encode
 from fencepost.raft.outbox.operation import OperationState
 from fencepost.raft.ports import Guarantee, SubmitRequest, Wait
 
-from ..node.world import ResourceSpec, World
+from ..node.world import ResourceSpec, SimNode, World
 from .test_wishes import S, executed, failing
 
 
@@ -75,3 +77,49 @@ def test_a_deadline_that_passed_in_doubt_counts_when_the_doubt_ends(lane: str) -
         world.until(lambda: new.operation("a").state is OperationState.DEAD)
         world.until(lambda: new.operation("b").state is OperationState.SUCCEEDED)
         assert executed(world) == ["b"]
+
+
+def lost_beside_its_dispatch(world: World) -> SimNode:
+    """The effect of ``a`` has happened, its dispatch was lost with its leader; the new one reaches nothing."""
+    leader = world.active_leader()
+    leader.resource.hold_after = True
+    leader.resource.watch = lambda token, attempts: world.isolate(leader.name)
+    world.submit(leader, "a", wait=Wait.COMMITTED)
+    world.until(lambda: executed(world) == ["a"])
+    world.crash(leader.name)
+    world.heal()
+    for node in world.up():
+        node.resource.executes_fail = ResourceUnavailable("away", outcome=OutcomeOf.RETRY)
+    new = world.active_leader()
+    assert new.operation("a").attempt == 0
+    world.until(lambda: new.operation("a").attempt == 1)
+    return new
+
+
+@pytest.mark.parametrize("under_way", [False, True])
+def test_an_attempt_that_reached_nothing_says_nothing_about_one_that_is_not_on_record(under_way: bool) -> None:
+    with World() as world:
+        new = lost_beside_its_dispatch(world)
+        state = OperationState.DISPATCHED if under_way else OperationState.COMMITTED
+        world.until(lambda: new.operation("a").state is state)
+        assert world.reply(new, "command.cancel", id="a")["definite"] is False
+        new.resource.executes_fail = None
+        world.until(lambda: new.operation("a").state is OperationState.SUCCEEDED)
+        assert executed(world) == ["a"]
+
+
+def test_what_the_resource_has_refused_itself_is_cancelled_for_certain() -> None:
+    """By a leader that has not got it in first: nothing is missing any more."""
+    with World(ResourceSpec(effects=failing({"a": 9}), policy=RetryPolicy(backoff_ns=S, backoff_max_ns=S))) as world:
+        leader = world.active_leader()
+        leader.resource.hold_before = True
+        world.submit(leader, "a", wait=Wait.COMMITTED)
+        world.until(lambda: leader.resource.held)
+        world.settle_log()
+        world.crash(leader.name)
+        new = world.active_leader()
+        world.until(lambda: new.operation("a").state is OperationState.RETRY_WAIT)
+        assert new.operation("a").lost == 1
+        answer = world.reply(new, "command.cancel", id="a")
+        assert (answer["did"], answer["definite"]) == ("cancelled", True)
+        assert executed(world) == []
