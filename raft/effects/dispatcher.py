@@ -128,7 +128,8 @@ class Dispatcher:
             if not self._authority.valid():
                 break
             operations = queue.take(min(self._batch_max, self._resource.batch_limit))
-            self._start(operations)
+            if operations:  # Else everything that was ready has ended by another way.
+                self._start(operations)
         return queue.next_wake_ns()
 
     def _concurrency(self) -> int:

@@ -123,3 +123,21 @@ def test_what_the_resource_has_refused_itself_is_cancelled_for_certain() -> None
         answer = world.reply(new, "command.cancel", id="a")
         assert (answer["did"], answer["definite"]) == ("cancelled", True)
         assert executed(world) == []
+
+
+def test_nothing_is_dispatched_where_all_that_was_ready_was_cancelled() -> None:
+    with World(ResourceSpec(batch_limit=1)) as world:
+        leader = world.active_leader()
+        leader.resource.hold_before = True
+        world.submit(leader, "a", wait=Wait.COMMITTED)
+        world.until(lambda: leader.resource.held)
+        world.submit(leader, "b", "c", lane="k", wait=Wait.COMMITTED)
+        world.submit(leader, "d", wait=Wait.COMMITTED)
+        world.until(lambda: "d" in leader.machine.operations)
+        for name in ("d", "b"):
+            assert world.reply(leader, "command.cancel", id=name)["definite"]
+        leader.resource.hold_before = False
+        leader.resource.release()
+        world.until(lambda: leader.operation("c").state is OperationState.SUCCEEDED)
+        world.advance(1)
+        assert leader.resource.batches == [["a"], ["c"]]
