@@ -77,10 +77,25 @@ class ActivationPolicy:
 
 
 def began_ns(operation: Operation) -> int:
-    """Cluster time at which the first attempt of ``operation`` began, or an earlier one."""
+    """Cluster time at which the first attempt of ``operation`` began, since it was redriven last, or an earlier one:
+    a dead letter was certainly not applied."""
+    rows = operation.history
+    if operation.place != operation.index:
+        for position, row in enumerate(rows):
+            if row.index == operation.place:
+                begun = (row.time_ns for row in rows[position:] if row.state == OperationState.DISPATCHED)
+                return min(begun, default=row.time_ns)
     # A long history has lost its middle. The first dispatch is in it or is not; a later one does not stand for it.
-    begun = (row.time_ns for row in operation.history if row.state == OperationState.DISPATCHED and row.attempt == 1)
+    begun = (row.time_ns for row in rows if row.state == OperationState.DISPATCHED and row.attempt == 1)
     return min(begun, default=operation.submitted_ns)
+
+
+def age_ns(operation: Operation, cluster_time_ns: int) -> int:
+    """How long ago the other side may have been given its key for the first time; 0 where every attempt so far was
+    certainly not applied."""
+    if not operation.attempt or not (operation.unsure or operation.lost):
+        return 0
+    return cluster_time_ns - began_ns(operation)
 
 
 HAND_ONS_MAX = 2

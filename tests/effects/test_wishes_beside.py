@@ -141,3 +141,21 @@ def test_nothing_is_dispatched_where_all_that_was_ready_was_cancelled() -> None:
         world.until(lambda: leader.operation("c").state is OperationState.SUCCEEDED)
         world.advance(1)
         assert leader.resource.batches == [["a"], ["c"]]
+
+
+def test_the_age_of_an_attempt_says_whether_its_key_may_be_forgotten() -> None:
+    policy = RetryPolicy(max_attempts=2, backoff_ns=S, backoff_max_ns=S)
+    with World(ResourceSpec(effects=failing({"a": 2}), policy=policy, guarantee=Guarantee.KEYED)) as world:
+        leader = world.active_leader()
+        ages: list[int] = []
+        leader.resource.watch = lambda token, attempts: ages.extend(attempt.age_ns for attempt in attempts)
+        world.submit(leader, "a", wait=Wait.COMMITTED)
+        world.until(lambda: leader.operation("a").state is OperationState.DEAD)
+        world.advance(20)
+        leader.resource.executes_fail = ConnectionError("no answer")
+        world.reply(leader, "command.redrive", id="a")
+        world.until(lambda: leader.operation("a").state is OperationState.RETRY_WAIT)
+        leader.resource.executes_fail = None
+        world.until(lambda: leader.operation("a").state is OperationState.SUCCEEDED)
+        assert ages[:3] == [0, 0, 0]
+        assert 0 < ages[3] <= S + 100_000_000
