@@ -52,6 +52,7 @@ def unpack(data: bytes) -> Any:
 
 
 APPLIED, REPLAYED, REUSED, SUPERSEDED, FAILED, WAITS, BEHIND = (b"A", b"R", b"U", b"S", b"F", b"W", b"B")
+DOUBTFUL = b"D"
 """What the script says of one attempt."""
 
 PASSED, STALE, DUPLICATE, FOREIGN, FORGOTTEN = (b"PASSED", b"STALE", b"DUPLICATE", b"FOREIGN", b"FORGOTTEN")
@@ -164,6 +165,8 @@ for place, attempt in ipairs(attempts) do
     if known then
       known = cmsgpack.unpack(known)
       outcome = known[2] == digest and {'R', known[10]} or {'U', ''}
+    elseif status == 'D' then
+      outcome = {status, error}
     elseif reached and here <= reached then
       outcome = {'S', reached}
     elseif status ~= '' then
