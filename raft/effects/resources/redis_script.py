@@ -101,7 +101,7 @@ local HASH = {HSET = true, HSETNX = true, HINCRBY = true, HINCRBYFLOAT = true}
 local function note(words)
   local name, key = words[1], words[2]
   local kind = redis.call('TYPE', key).ok
-  if HASH[name] and kind == 'hash' then
+  if HASH[name] and kind == 'hash' and #words > 2 then
     local fields = {}
     for place = 3, #words, 2 do fields[#fields + 1] = words[place] end
     local before = redis.call('HMGET', key, unpack(fields))

@@ -311,6 +311,14 @@ async def test_what_may_have_been_applied_and_be_forgotten_is_not_done_again(red
     await resource.close()
 
 
+async def test_a_command_that_lacks_words_puts_back_what_went_before_it(redis: RedisServer) -> None:
+    """There is nothing of it to take note of, and the script must not end for that between an effect and its record."""
+    redis.call("HSET", "hash", "f", "1")
+    commands = [["INCR", "count"], ["HSET", "hash"], ["INCR", "other"]]
+    (outcome,) = await run(redis, {"credit": commands}, attempt("a"))
+    assert (outcome.status, redis.call("GET", "count")) == (FAILED, None)
+
+
 async def test_a_server_without_room_refuses_before_anything_is_applied(redis: RedisServer) -> None:
     """DEL needs no room and its record does: were the room asked for only then, the effect would be there alone."""
     subject = RedisSubject(redis)
