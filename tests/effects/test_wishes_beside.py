@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
+from fencepost.raft.core.errors import CommandInvalid, FencepostError, NotLeader, ResourceUnavailable, WrongState
 from fencepost.raft.core.errors import Outcome as OutcomeOf
-from fencepost.raft.core.errors import ResourceUnavailable
 from fencepost.raft.effects.policy import RetryPolicy
 from fencepost.raft.outbox.codec import Command, encode
 from fencepost.raft.outbox.operation import OperationState
-from fencepost.raft.ports import Guarantee, SubmitRequest, Wait
+from fencepost.raft.ports import Answered, Attempt, Guarantee, SubmitRequest, Wait
 
+from ..node.process import QueryableResource
 from ..node.world import ResourceSpec, SimNode, World
 from .test_wishes import S, executed, failing
+
+SLOWLY = RetryPolicy(backoff_ns=S, backoff_max_ns=S)
+DONE: dict[str, Any] = {"as": "done"}
 
 
 @pytest.mark.parametrize("lane", ["", "k"])
@@ -159,3 +167,64 @@ def test_the_age_of_an_attempt_says_whether_its_key_may_be_forgotten() -> None:
         world.until(lambda: leader.operation("a").state is OperationState.SUCCEEDED)
         assert ages[:3] == [0, 0, 0]
         assert 0 < ages[3] <= S + 100_000_000
+
+
+def cancelled_while_its_resource_is_asked(
+    world: World, leader: SimNode, meanwhile: Callable[[], None]
+) -> FencepostError:
+    """What a client hears that wants ``a`` cancelled, where something happens before its resource has answered."""
+    resource = leader.resource
+    assert isinstance(resource, QueryableResource)
+    gate: asyncio.Future[None] = world.loop.create_future()
+    query = resource.query
+
+    async def slow(attempt: Attempt) -> Answered:
+        resource.query = query  # type: ignore[method-assign]
+        await gate
+        return await query(attempt)
+
+    resource.query = slow  # type: ignore[method-assign]
+    request = world.call(leader, "command.cancel", id="a")
+    world.until(lambda: resource.query == query)
+    meanwhile()
+    gate.set_result(None)
+    world.until(lambda: world.heard(request))
+    assert request not in world.connection.replies, world.connection.replies[request]
+    return world.connection.errors[request]
+
+
+def test_a_cancel_that_its_leader_lost_the_term_over_is_not_said_to_be_asked_for() -> None:
+    policy = RetryPolicy(backoff_ns=9 * S, backoff_max_ns=9 * S)
+    with World(ResourceSpec(effects=failing({"a": 9}), policy=policy, queryable=True), seed=2) as world:
+        leader = world.active_leader()
+        world.submit(leader, "a", wait=Wait.COMMITTED)
+        world.until(lambda: leader.operation("a").state is OperationState.RETRY_WAIT)
+
+        def leads_again() -> None:
+            leader.loop.step_down("test")
+            world.advance(0.31)
+            leader.process.call_soon(leader.loop.campaign)
+            world.until(lambda: leader.leads and leader.effects.acting)
+
+        assert isinstance(cancelled_while_its_resource_is_asked(world, leader, leads_again), NotLeader)
+        assert not leader.operation("a").cancel_ns
+
+
+def test_a_cancel_of_what_came_in_doubt_meanwhile_is_not_said_to_be_asked_for() -> None:
+    with World(
+        ResourceSpec(effects=failing({"a": 1}), policy=SLOWLY, guarantee=Guarantee.NAKED, queryable=True)
+    ) as world:
+        leader = world.active_leader()
+        world.submit(leader, "a", wait=Wait.COMMITTED)
+        world.until(lambda: leader.operation("a").state is OperationState.RETRY_WAIT)
+        leader.resource.executes_fail = ConnectionError("no answer")
+        leader.resource.query_fails = ConnectionError("no answer")
+
+        def comes_in_doubt() -> None:
+            world.until(lambda: leader.operation("a").state is OperationState.IN_DOUBT)
+
+        assert isinstance(cancelled_while_its_resource_is_asked(world, leader, comes_in_doubt), WrongState)
+        assert not leader.operation("a").cancel_ns
+        assert isinstance(
+            world.error(leader, "command.resolve", id="a", note="n", result=1 << 40, **DONE), CommandInvalid
+        )
