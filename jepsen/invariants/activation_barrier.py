@@ -12,7 +12,7 @@ from ...raft.core.entry import Entry, EntryKind
 from ...raft.core.events import Role
 from ...raft.core.token import FencingToken
 from ...raft.outbox.codec import ACTIVATION, Activation, decode
-from ..sim.resource import OutsideResource, ResourceCall
+from ..sim.resource import QUESTIONS, OutsideResource, ResourceCall
 from .ledger import Ledger
 from .observed import ObservedNode
 from .property import Property
@@ -49,8 +49,8 @@ class ActivationBarrier(Property):
                 self._activations.setdefault(key, now_ns)
 
     def called(self, call: ResourceCall, resource: OutsideResource) -> None:
-        if call.kind == "fence":
-            return  # A question that anybody may ask: it carries no token.
+        if call.kind in QUESTIONS:
+            return
         who, token = f"{call.node}/{call.boot}", call.token
         leadership = self.ledger.leaderships.get(call.token.term)
         if leadership is None or (leadership.name, leadership.boot) != (call.node, call.boot):

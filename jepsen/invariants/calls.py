@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...raft.ports import AttemptStatus
-from ..sim.resource import AttemptRecord, ResourceCall
+from ..sim.resource import QUESTIONS, AttemptRecord, ResourceCall
 
 
 def accepted(call: ResourceCall) -> bool:
     """Whether the token of a call was let in: of a claim or of effects, not of a question."""
-    return call.kind != "fence" and call.decision == "accepted"
+    return call.kind not in QUESTIONS and call.decision == "accepted"
 
 
 def effects_of(call: ResourceCall) -> Iterator[AttemptRecord]:

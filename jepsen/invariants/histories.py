@@ -13,7 +13,7 @@ from ...raft.outbox.codec import SUBMIT
 from ...raft.ports import AttemptStatus
 from ..checkers import Answer, ApplyValue, CasValue, Operation, Status
 from ..sim.jobs import Fate, Job, Kind
-from ..sim.resource import OutsideResource, ResourceCall
+from ..sim.resource import QUESTIONS, OutsideResource, ResourceCall
 
 LOG = "log"
 """The key of the history of everything that goes into the log."""
@@ -190,7 +190,7 @@ def of_fence(resource: OutsideResource, known_before: MemoryStore | None = None)
     if known_before is not None:
         found += _before(resource.name, known_before)
     for call in resource.calls:
-        if call.kind != "fence" and call.decision in ("accepted", StaleLeader.code):
+        if call.kind not in QUESTIONS and call.decision in ("accepted", StaleLeader.code):
             found += _applies(call)
     return found
 

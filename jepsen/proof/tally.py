@@ -13,7 +13,7 @@ from ...raft.core.token import FencingToken
 from ..invariants.ledger import Ledger
 from ..invariants.observed import ObservedNode
 from ..invariants.property import Property
-from ..sim.resource import OutsideResource, ResourceCall
+from ..sim.resource import QUESTIONS, OutsideResource, ResourceCall
 
 OBSERVED = ("observed.snapshot", "observed.compaction", "observed.install", "observed.joint", "observed.read-back")
 """Not done to the cluster but brought about: snapshots taken, logs compacted, snapshots installed, joint
@@ -64,7 +64,7 @@ class Tally(Property):
         return any(link.blocked and {link.source, link.to} <= members for link in links)
 
     def called(self, call: ResourceCall, resource: OutsideResource) -> None:
-        if call.kind == "fence":
+        if call.kind in QUESTIONS:
             return
         newest = self._claimed.get(call.resource)
         if newest is not None and call.token < newest:

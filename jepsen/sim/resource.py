@@ -45,6 +45,10 @@ class ResourceSpec(NamedTuple):
     after the answer."""
 
 
+QUESTIONS = ("fence", "query")
+"""Kinds of calls that anybody may make: they carry no token and change nothing."""
+
+
 class AttemptRecord(NamedTuple):
     """One attempt of a call, and what the resource decided about it."""
 
@@ -284,7 +288,7 @@ class OutsideResource:
             request.reply(result, error)
 
     def _keep(self, request: Request, result: Any, error: FencepostError | None) -> None:
-        zombie = request.kind not in ("fence", "query") and request.token < self._newest_token()
+        zombie = request.kind not in QUESTIONS and request.token < self._newest_token()
         attempts = request.attempts if request.kind == "execute" else ()
         outcomes = result if attempts and error is None else [None] * len(attempts)
         call = ResourceCall(
