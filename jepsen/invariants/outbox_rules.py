@@ -278,7 +278,7 @@ def _after_cancel(entry: Entry, made: Cancel, operation: Operation, was: Standin
         return was
     cancelled, unwanted = was._replace(state=OperationState.CANCELLED, unwanted=True), was._replace(unwanted=True)
     heard = was.heard_of_all(entry, fenced=fenced)
-    if not fenced:
+    if not fenced:  # No resource of a simulated world has been, and is not any more.
         return cancelled if heard else unwanted._replace(state=OperationState.IN_DOUBT)
     timed = operation.not_before_ns > 0 or operation.deadline_ns > 0
     of_this_leader = operation.term == entry.term or (was.token is not None and was.token.term == entry.term)

@@ -67,6 +67,11 @@ class Bookkeeping(OutboxState):
         token = operation.token
         return self.is_fenced(operation.resource) and token is not None and token.term == entry.term
 
+    def _was_fenced(self, resource: str) -> bool:
+        """Whether a leader may have found the resource to be fenced: what it promises may change while it is used."""
+        made = (record.activation for record in self.activations)
+        return any(each.resource == resource and each.guarantee == FENCED for each in made)
+
     def _remember(self, records: deque[_R], record: _R) -> None:
         terms = self.terms + record_term(record)
         if len(records) == records.maxlen:

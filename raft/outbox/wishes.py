@@ -56,7 +56,8 @@ class Wishes(Bookkeeping):
         own = operation.term == entry.term or (token is not None and token.term == entry.term)
         fenced = self.is_fenced(operation.resource)
         heard_of_all = self._has_heard_of_all(entry, operation)
-        if heard_of_all and (own or not fenced or waits_for_its_dispatch(operation)):
+        on_record = own or waits_for_its_dispatch(operation) or not self._was_fenced(operation.resource)
+        if heard_of_all and on_record:
             return Trigger.CANCEL
         if not fenced:
             return Trigger.CANCEL_UNSURE

@@ -70,6 +70,16 @@ def test_at_a_fenced_resource_what_an_earlier_leader_may_have_sent_is_asked_abou
     assert script.dispatch((operation, 1)) == [operation]
 
 
+def test_what_an_earlier_leader_may_have_sent_while_the_resource_was_fenced_is_not_cancelled_for_certain() -> None:
+    """It promises less now, and the dispatch that its effect ran beside may be lost all the same."""
+    script = leading()
+    operation = script.submit("a")
+    script.activate(4, guarantee="keyed")
+    later = script.submit("b")
+    assert cancel(script, later) == "cancelled"
+    assert cancel(script, operation) == "in-doubt"
+
+
 def test_what_the_resource_does_not_know_behind_the_fence_is_cancelled() -> None:
     script = leading()
     operation = script.submit("a")
