@@ -114,11 +114,13 @@ def judge(
     randomness: Randomness,
     suspended: bool = False,
     unheard: bool = False,
+    refusal_tells: bool = True,
 ) -> OutcomeRow:
     """The outcome row for one attempt (concepts: The life of a command).
 
     ``suspended``: nothing starts there before the resource is claimed anew, so no pause is needed. ``unheard``:
-    what was not attempted may have been applied after all; the resource recognises it.
+    what was not attempted, or refused, may have been applied after all; the resource recognises it.
+    ``refusal_tells``: of a fenced resource, whether its refusals say that no earlier attempt was applied.
     """
     status, result, error, _, pause_ns = outcome
     if status == AttemptStatus.SUCCEEDED:
@@ -139,10 +141,11 @@ def judge(
         # No answer is no failure, however often: the last attempt, too, may have been applied, and who
         # is told that the command failed does it again under another id.
         # Where the other side only knows keys, a refusal says nothing about an earlier attempt without an answer.
-        doubtful = operation.unsure and guarantee is not Guarantee.FENCED
+        tells = refusal_tells and guarantee is Guarantee.FENCED
+        doubtful = (operation.unsure or unheard) and not tells
         verdict = Verdict.IN_DOUBT if status == AttemptStatus.UNKNOWN or doubtful else Verdict.DEAD
         error = f"{error} (attempt {attempt}, the limit is {policy.max_attempts} failed attempts)"
-    elif status == AttemptStatus.UNKNOWN:
+    elif status == AttemptStatus.UNKNOWN or unheard:
         verdict = Verdict.UNANSWERED
     next_try_ns = 0
     if verdict is Verdict.RETRY or verdict is Verdict.UNANSWERED:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from fencepost.raft.core.errors import CommandInvalid, FencepostError, NotLeader, ResourceUnavailable, WrongState
 from fencepost.raft.core.errors import Outcome as OutcomeOf
+from fencepost.raft.core.token import FencingToken
 from fencepost.raft.effects.policy import RetryPolicy
 from fencepost.raft.outbox.codec import Command, encode
 from fencepost.raft.outbox.operation import OperationState
-from fencepost.raft.ports import Answered, Attempt, Guarantee, SubmitRequest, Wait
+from fencepost.raft.ports import Answered, Attempt, AttemptOutcome, AttemptStatus, Guarantee, SubmitRequest, Wait
 
 from ..node.process import QueryableResource
 from ..node.world import ResourceSpec, SimNode, World
@@ -114,6 +115,23 @@ def test_an_attempt_that_reached_nothing_says_nothing_about_one_that_is_not_on_r
         new.resource.executes_fail = None
         world.until(lambda: new.operation("a").state is OperationState.SUCCEEDED)
         assert executed(world) == ["a"]
+
+
+@pytest.mark.parametrize("tells", [False, True])
+def test_a_refusal_at_the_door_says_nothing_about_one_that_is_not_on_record(tells: bool) -> None:
+    """A handler that meets a 503 has not looked whether its key is known. A ledger has, and would have said so."""
+    with World(ResourceSpec(policy=RetryPolicy(max_attempts=3, backoff_ns=S, backoff_max_ns=S))) as world:
+        for node in world.up():
+            node.resource.refusal_tells = tells  # type: ignore[attr-defined]
+        new = lost_beside_its_dispatch(world)
+        new.resource.executes_fail = None
+
+        async def refuse(token: FencingToken, holder: str, attempts: Sequence[Attempt]) -> list[AttemptOutcome]:
+            return [AttemptOutcome(AttemptStatus.RETRY, b"", "503", False) for _ in attempts]
+
+        new.resource.execute = refuse  # type: ignore[method-assign]
+        ended = OperationState.DEAD if tells else OperationState.IN_DOUBT
+        world.until(lambda: new.operation("a").state is ended, within_s=10)
 
 
 def test_what_the_resource_has_refused_itself_is_cancelled_for_certain() -> None:
