@@ -207,7 +207,8 @@ class Guarantee(StrEnum):
     """What a resource can enforce (concepts: What can be promised depends on the resource)."""
 
     FENCED = "fenced"
-    """Checks token and operation id atomically with the effect."""
+    """Checks token and operation id atomically with the effect. So a refusal says that no earlier attempt was applied
+    either; where it does not, the resource has an attribute ``refusal_tells`` that is False."""
     KEYED = "keyed"
     """Dedupes by operation id within a window; does not check the token."""
     NAKED = "naked"
@@ -229,7 +230,7 @@ class Attempt(NamedTuple):
     number: int
     """1, 2, 3 ... of this operation."""
     age_ns: int = 0
-    """How long ago, by cluster time, its first attempt began; 0 for a first one."""
+    """How long ago, by cluster time, its first attempt began; 0 where none before this one may have been applied."""
 
 
 class AttemptStatus(IntEnum):

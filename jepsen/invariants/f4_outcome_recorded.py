@@ -71,8 +71,10 @@ class OutcomeRecorded(Property):
             raise self.broken(f"{what}: it has no end")
         elif not operation.error and not operation.history[-1].note:
             raise self.broken(f"{what}, and no reason is on record")
-        elif state is OperationState.IN_DOUBT and guarantee is Guarantee.FENCED:
-            raise self.broken(f"{what}: a fenced resource leaves nothing in doubt")
+        elif state is OperationState.IN_DOUBT and guarantee is Guarantee.FENCED and not operation.deadline_ns:
+            raise self.broken(f"{what}: a fenced resource leaves nothing in doubt but what may not be repeated")
+        elif state is OperationState.DEAD and guarantee is Guarantee.FENCED and count and not restored:
+            raise self.broken(f"{what}: a dead letter was certainly not applied")
         elif state is OperationState.CANCELLED and count and not restored:
             raise self.broken(f"{what}: it was cancelled for certain")
         elif state is OperationState.FAILED and count and not restored:

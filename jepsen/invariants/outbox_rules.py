@@ -66,10 +66,11 @@ class Standing(NamedTuple):
     unwanted: bool = False
     """It was asked to be cancelled."""
 
-    @property
-    def heard_of_all(self) -> bool:
-        """Every attempt on record has ended, and with a definite word."""
-        return not self.unsure and not self.lost
+    def heard_of_all(self, entry: Entry, *, fenced: bool) -> bool:
+        """Every attempt on record has ended, and with a definite word. At a fenced resource the word about an attempt
+        of the leader that speaks is one about all that were lost before."""
+        settled = fenced and self.token is not None and self.token.term == entry.term
+        return not self.unsure and (settled or not self.lost)
 
 
 def standing(operation: Operation) -> Standing:
@@ -183,7 +184,8 @@ class OutboxRules(Property):
         verdict = Verdict(row.verdict)
         was_unsure = was.unsure or (counts and verdict in _UNSURE)
         allowed_states: tuple[OperationState, ...] = _AFTER[verdict]
-        if was.unwanted and verdict in _AGAIN and not was_unsure and not was.lost:
+        heard = was._replace(unsure=was_unsure).heard_of_all(entry, fenced=fenced)
+        if was.unwanted and verdict in _AGAIN and heard:
             allowed_states = (OperationState.CANCELLED,)
         elif was.unwanted and verdict in _AGAIN and not fenced:
             allowed_states = (OperationState.IN_DOUBT,)
@@ -227,10 +229,10 @@ class OutboxRules(Property):
             elif isinstance(made, Discard) and was.state is OperationState.DEAD:
                 then = was._replace(state=OperationState.FAILED)
             elif isinstance(made, Resolve) and was.state is OperationState.IN_DOUBT and speaks:
-                then = _after_resolve(made, was)
+                then = _after_resolve(made, was, over=_is_over(entry, operation))
             elif isinstance(made, Expiry) and speaks and was.state in _FREE and _is_over(entry, operation):
-                doubtful = was.unsure and not _is_fenced(replay, operation)
-                then = was._replace(state=OperationState.IN_DOUBT if doubtful else OperationState.DEAD)
+                heard = was.heard_of_all(entry, fenced=_is_fenced(replay, operation))
+                then = was._replace(state=OperationState.DEAD if heard else OperationState.IN_DOUBT)
             self._expect(entry, operation, was, then)
 
     def _forgotten(self, entry: Entry, replay: Replay) -> None:
@@ -275,17 +277,18 @@ def _after_cancel(entry: Entry, made: Cancel, operation: Operation, was: Standin
     if was.state not in _FREE:
         return was
     cancelled, unwanted = was._replace(state=OperationState.CANCELLED, unwanted=True), was._replace(unwanted=True)
-    if not fenced:
-        return cancelled if was.heard_of_all else unwanted._replace(state=OperationState.IN_DOUBT)
+    heard = was.heard_of_all(entry, fenced=fenced)
+    if not fenced:  # No resource of a simulated world has been, and is not any more.
+        return cancelled if heard else unwanted._replace(state=OperationState.IN_DOUBT)
     timed = operation.not_before_ns > 0 or operation.deadline_ns > 0
     of_this_leader = operation.term == entry.term or (was.token is not None and was.token.term == entry.term)
-    if was.heard_of_all and (timed or of_this_leader):
+    if heard and (timed or of_this_leader):
         return cancelled
     behind_the_fence = was.token is None or was.token < made.token
     return cancelled if made.absent and behind_the_fence else unwanted
 
 
-def _after_resolve(made: Resolve, was: Standing) -> Standing:
+def _after_resolve(made: Resolve, was: Standing, *, over: bool) -> Standing:
     if made.token is not None and made.attempt != was.attempt:
         return was
     if made.finding == Finding.DONE:
@@ -294,7 +297,7 @@ def _after_resolve(made: Resolve, was: Standing) -> Standing:
         return was._replace(state=OperationState.DEAD, unsure=False)
     if was.unwanted:
         return was._replace(state=OperationState.CANCELLED, unsure=False)
-    return was._replace(state=OperationState.RETRY_WAIT, unsure=False)
+    return was._replace(state=OperationState.DEAD if over else OperationState.RETRY_WAIT, unsure=False)
 
 
 def _touched(replay: Replay, made: object) -> Iterable[Operation]:

@@ -138,11 +138,13 @@ class Load:
         resource = resources[int(random() * len(resources))]
         lane = int(random() * (settings.lanes + 1))
         # Behind a command in doubt a lane stands still, and whoever waits for its end waits for ever. Behind a dead
-        # letter it may.
+        # letter it may. At a fenced resource only a deadline leaves a command in doubt: those are for one of the lanes.
         spec = world.resources[resource].spec
         stands = spec.guarantee is not Guarantee.FENCED or spec.dispatch.on_dead is OnDead.BLOCK
+        stands = stands or lane == settings.lanes
         may_stand = bool(lane) and stands
         not_before_ns, deadline_ns = self._times_of(client)
+        deadline_ns = deadline_ns if stands or not lane else 0
         return client.submit(
             name,
             not_before_ns=not_before_ns,

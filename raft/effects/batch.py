@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import structlog
+
 from ..core.entry import Entry
 from ..core.errors import FencepostError
 from ..core.errors import Outcome as OutcomeOf
-from ..outbox.codec import OutcomeRow
+from ..outbox.codec import TIME_NS_MAX, OutcomeRow
 from ..outbox.operation import Operation
-from ..ports import Attempt, AttemptOutcome, AttemptStatus, Guarantee, Resource
+from ..ports import Answered, Attempt, AttemptOutcome, AttemptStatus, Found, Guarantee, Resource
 
 if TYPE_CHECKING:
     from .dispatcher import Dispatcher
@@ -18,6 +20,13 @@ if TYPE_CHECKING:
 OUTCOME_BYTES_MAX = 1 << 20
 """Results and errors in one outcome entry; one larger row goes alone. A batch may bring back more than
 fits into a frame, and an entry that no follower can be sent ends every leader that makes it."""
+
+
+RESULT_BYTES_MAX = 1 << 20
+"""One result. Larger than any of our own resources gives, and far smaller than an entry may be."""
+
+_STATUSES = frozenset(AttemptStatus)
+_LOG = structlog.get_logger("fencepost.effects")
 
 
 class Batch:
@@ -49,6 +58,42 @@ def in_parts(rows: list[OutcomeRow]) -> Iterator[list[OutcomeRow]]:
             part, size = [], len(row.result) + len(row.error)
         part.append(row)
     yield part
+
+
+def checked(resource: str, outcomes: object, count: int) -> list[AttemptOutcome]:
+    """What a resource gave for ``count`` attempts, if that can go into an entry: a resource may be anybody's code.
+
+    Raises :class:`TypeError`. A result that is too large is left out: the effect is done, and stays done.
+    """
+    if not isinstance(outcomes, list | tuple) or len(outcomes) != count:
+        raise TypeError(f"resource {resource!r} gave {outcomes!r:.200} for {count} attempts")
+    fitting: list[AttemptOutcome] = []
+    for outcome in outcomes:
+        if not _fits(outcome):
+            raise TypeError(f"resource {resource!r} gave {outcome!r:.200} for an attempt")
+        if len(outcome.result) > RESULT_BYTES_MAX:
+            _LOG.warning("result too large, not kept", resource=resource, bytes=len(outcome.result))
+            outcome = outcome._replace(result=b"null")
+        fitting.append(outcome)
+    return fitting
+
+
+def _fits(outcome: Any) -> bool:
+    if not isinstance(outcome, AttemptOutcome):
+        return False
+    fields: tuple[Any, ...] = tuple(outcome)
+    status, result, error, _, pause_ns = fields
+    types = type(result) is bytes and isinstance(error, str) and isinstance(pause_ns, int)
+    return types and status in _STATUSES and 0 <= pause_ns < TIME_NS_MAX
+
+
+def checked_answer(resource: str, answer: object) -> Answered:
+    """What a resource said of an operation, if that can go into an entry. Raises :class:`TypeError`."""
+    fields: tuple[Any, ...] = tuple(answer) if isinstance(answer, Answered) else (None, None)
+    found, result = fields
+    if not isinstance(answer, Answered) or not isinstance(found, Found) or type(result) is not bytes:
+        raise TypeError(f"resource {resource!r} answers a question with {answer!r:.200}")
+    return answer if len(answer.result) <= RESULT_BYTES_MAX else answer._replace(result=b"null")
 
 
 def status_of(error: BaseException, resource: Resource) -> AttemptStatus:

@@ -148,7 +148,7 @@ class EffectsCoordinator:
                     tenure.watch(operation)
                 if operation.resource not in filled:
                     tenure.offer(operation)
-            elif type(result) is list and result:
+            elif type(result) is list and result and result[0].resource not in filled:
                 self._changed(tenure, entry.data[1], result)
 
     @staticmethod
@@ -159,7 +159,8 @@ class EffectsCoordinator:
         for operation in operations:
             if kind == REDRIVE:
                 tenure.redriven(operation)
-            elif standing and (operation.state in TERMINAL or kind in WISHES):
+            elif standing and (operation.state in TERMINAL or kind == RESOLVE):
+                # Whatever else is wanted of one that has not ended leaves it where it is in the queue.
                 tenure.changed(operation)
             if operation.state is OperationState.IN_DOUBT:
                 tenure.in_doubt(operation)

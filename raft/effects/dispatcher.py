@@ -15,9 +15,9 @@ from ..outbox.transitions import Verdict
 from ..outbox.wishes import waits_for_its_dispatch
 from ..ports import Attempt, AttemptOutcome, AttemptStatus, Guarantee, Randomness, Resource
 from .authority import Authority
-from .batch import Batch, DispatchSink, OutcomeSink, in_parts, is_definite, status_of, text_of
+from .batch import Batch, DispatchSink, OutcomeSink, checked, in_parts, is_definite, status_of, text_of
 from .measures import ResourceMeasures
-from .policy import DispatchPolicy, OnDead, RetryPolicy, began_ns, judge
+from .policy import DispatchPolicy, OnDead, RetryPolicy, age_ns, judge
 from .queue import DispatchQueue
 from .runtime import EffectsRuntime
 
@@ -80,6 +80,8 @@ class Dispatcher:
         self._queue = DispatchQueue(resource.effects, dead_blocks=dispatch_policy.on_dead is OnDead.BLOCK)
         self._held: set[int] = set()
         """By index: what was asked to be cancelled. An effect that ran beside its dispatch could overtake that."""
+        self._refused: set[int] = set()
+        """By index: commands of earlier leaders that the resource has refused by itself, behind this one's claim."""
         self._executions = executions
         self._executing = 0
         """Of ``executions``, those of this tenure."""
@@ -126,7 +128,8 @@ class Dispatcher:
             if not self._authority.valid():
                 break
             operations = queue.take(min(self._batch_max, self._resource.batch_limit))
-            self._start(operations)
+            if operations:  # Else everything that was ready has ended by another way.
+                self._start(operations)
         return queue.next_wake_ns()
 
     def _concurrency(self) -> int:
@@ -147,7 +150,7 @@ class Dispatcher:
                 operation.payload,
                 operation.digest,
                 operation.attempt + 1,
-                self._cluster_time_ns() - began_ns(operation) if operation.attempt else 0,
+                age_ns(operation, self._cluster_time_ns()),
             )
             for operation in operations
         ]
@@ -180,7 +183,8 @@ class Dispatcher:
             # looked at: the lease is the node's loop's, and this may be another thread.
             if authority.revoked:
                 return [AttemptOutcome(AttemptStatus.NOT_ATTEMPTED, b"", "", False)] * len(batch.attempts)
-            return await resource.execute(authority.token, authority.holder, batch.attempts)
+            answer = await resource.execute(authority.token, authority.holder, batch.attempts)
+            return checked(resource.name, answer, len(batch.attempts))
 
         def completed(outcomes: list[AttemptOutcome] | None, error: BaseException | None) -> None:
             self._executions.measures.ended(begun_ns)
@@ -220,8 +224,7 @@ class Dispatcher:
             _LOG.warning("effect batch failed", resource=resource.name, error=str(error), commands=len(batch.attempts))
             outcomes = [AttemptOutcome(status_of(error, resource), b"", text_of(error), False)] * len(batch.attempts)
             batch.unheard = resource.guarantee is Guarantee.FENCED and not is_definite(error)
-        if outcomes is None or len(outcomes) != len(batch.attempts):
-            raise AssertionError(f"resource {resource.name} gave {outcomes!r} for {len(batch.attempts)} attempts")
+        assert outcomes is not None
         batch.outcomes = outcomes
         self._executions.measures.judged(outcomes)
         if isinstance(error, ResourceUnavailable | FenceError):
@@ -252,7 +255,8 @@ class Dispatcher:
                 cluster_time_ns=now,
                 randomness=self._randomness,
                 suspended=self._suspended,
-                unheard=batch.unheard,
+                unheard=batch.unheard or self._may_be_missing(operation, outcome),
+                refusal_tells=self._refusal_tells,
             )
             for operation, attempt, outcome in zip(batch.operations, batch.attempts, batch.outcomes, strict=True)
         ]
@@ -269,6 +273,22 @@ class Dispatcher:
             # before the outcomes are committed. After a crash the resource recognises them.
             self._release_lanes(batch)
 
+    @property
+    def _refusal_tells(self) -> bool:
+        """Whether the resource looks first whether an operation was applied. A handler may refuse without a look."""
+        return bool(getattr(self._resource, "refusal_tells", True))
+
+    def _may_be_missing(self, operation: Operation, outcome: AttemptOutcome) -> bool:
+        """Whether an attempt of an earlier leader may have been applied that is not on record, and about which this
+        outcome says nothing: at a fenced resource effects run beside their dispatch, which may be lost. What the
+        resource has refused once, behind the claim of this leader, it had not applied."""
+        if operation.term == self._authority.token.term or self._resource.guarantee is not Guarantee.FENCED:
+            return False
+        if outcome.status == AttemptStatus.RETRY and self._refusal_tells:
+            self._refused.add(operation.index)
+        on_record = waits_for_its_dispatch(operation) and not operation.lost
+        return not on_record and operation.index not in self._refused
+
     def late(self, batch: Batch) -> None:
         """Keep the successes of a batch whose outcomes could not be put on record."""
         rows = [
@@ -282,7 +302,7 @@ class Dispatcher:
     def changed(self, operation: Operation) -> None:
         """A command of this resource has ended, or can be started again, by another way than through here."""
         if operation.state in TERMINAL:
-            self._held.discard(operation.index)
+            self._forget((operation,))
         self._queue.changed(operation)
 
     def died(self, operation: Operation) -> None:
@@ -299,7 +319,7 @@ class Dispatcher:
 
     @property
     def has_standing(self) -> bool:
-        """Whether a lane stands still for a head that cannot start."""
+        """Whether a lane stands still for a head that cannot start, or for a dead letter."""
         return self._queue.has_standing
 
     def _end(self, batch: Batch) -> None:
@@ -330,6 +350,8 @@ class Dispatcher:
     def finished(self, batch: Batch) -> None:
         """The outcome entry is applied: what must run again goes back into the queue."""
         self.in_flight -= len(batch.operations)
+        if self._held or self._refused:
+            self._forget([operation for operation in batch.operations if operation.state in TERMINAL])
         if batch.released:
             return  # All succeeded, lanes were released at once.
         lanes: dict[str, list[Operation]] = {}
@@ -345,6 +367,11 @@ class Dispatcher:
                 self._queue.offer(operation)
         for lane, returned in lanes.items():
             self._queue.release_lane(lane, returned)
+
+    def _forget(self, ended: Sequence[Operation]) -> None:
+        for operation in ended:
+            self._held.discard(operation.index)
+            self._refused.discard(operation.index)
 
     def not_proposed(self, batch: Batch, *, executing: bool) -> None:
         """The log would not take the entry (this node leads no more, or is busy)."""

@@ -14,6 +14,7 @@ from ..outbox.operation import Operation, OperationState
 from ..outbox.transitions import Finding
 from ..ports import Answered, Attempt, Found, QueryableResource, Resource
 from .authority import Authority
+from .batch import checked_answer
 from .dispatcher import Proposer
 from .policy import RetryPolicy
 from .runtime import EffectsRuntime
@@ -70,7 +71,10 @@ class Doubts:
                 answer = Answered(Found.UNKNOWN)
             heard(None if error is not None or self._authority.revoked else answer)
 
-        self._runtime.run(lambda: resource.query(attempt), answered)
+        async def query() -> Answered:
+            return checked_answer(resource.name, await resource.query(attempt))
+
+        self._runtime.run(query, answered)
 
     def _next(self) -> None:
         while self._to_ask and self._asked is None and self.can_ask:
@@ -82,15 +86,21 @@ class Doubts:
 
     def _heard(self, operation: Operation, attempt: int, answer: Answered | None) -> None:
         self._asked = None
-        if answer is not None and answer.found is not Found.UNKNOWN and operation.state is _IN_DOUBT:
-            finding = Finding.DONE if answer.found is Found.APPLIED else Finding.ABSENT
-            if finding is Finding.ABSENT and operation.lost >= self._policy.of(operation.effect).lost_max:
-                finding = Finding.NOT_DONE  # It may be what kills its executors (S51): once is known, not again.
+        finding = None if answer is None or operation.state is not _IN_DOUBT else self._finding(operation, answer)
+        if answer is not None and finding is not None:
             entry = Resolve(
                 operation.operation_id, finding, attempt, self._authority.token, answer.result, "asked by its leader"
             )
             self._proposer.propose_internal(EntryKind.OUTBOX, (encode(entry),), self, (None,))
         self._next()
+
+    def _finding(self, operation: Operation, answer: Answered) -> Finding | None:
+        if answer.found is not Found.NOT_APPLIED:
+            return Finding.DONE if answer.found is Found.APPLIED else None
+        if operation.lost >= self._policy.of(operation.effect).lost_max:
+            return Finding.NOT_DONE  # It may be what kills its executors (S51): once is known, not again.
+        # An attempt of this very leader bears the token that is let in, and may still be on its way.
+        return None if operation.token == self._authority.token else Finding.ABSENT
 
     def accepted(self, keys: Sequence[None], first_index: int, term: int) -> None:
         pass

@@ -77,10 +77,25 @@ class ActivationPolicy:
 
 
 def began_ns(operation: Operation) -> int:
-    """Cluster time at which the first attempt of ``operation`` began, or an earlier one."""
+    """Cluster time at which the first attempt of ``operation`` began, since it was redriven last, or an earlier one:
+    a dead letter was certainly not applied."""
+    rows = operation.history
+    if operation.place != operation.index:
+        for position, row in enumerate(rows):
+            if row.index == operation.place:
+                begun = (row.time_ns for row in rows[position:] if row.state == OperationState.DISPATCHED)
+                return min(begun, default=row.time_ns)
     # A long history has lost its middle. The first dispatch is in it or is not; a later one does not stand for it.
-    begun = (row.time_ns for row in operation.history if row.state == OperationState.DISPATCHED and row.attempt == 1)
+    begun = (row.time_ns for row in rows if row.state == OperationState.DISPATCHED and row.attempt == 1)
     return min(begun, default=operation.submitted_ns)
+
+
+def age_ns(operation: Operation, cluster_time_ns: int) -> int:
+    """How long ago the other side may have been given its key for the first time; 0 where every attempt so far was
+    certainly not applied."""
+    if not operation.attempt or not (operation.unsure or operation.lost):
+        return 0
+    return cluster_time_ns - began_ns(operation)
 
 
 HAND_ONS_MAX = 2
@@ -99,16 +114,19 @@ def judge(
     randomness: Randomness,
     suspended: bool = False,
     unheard: bool = False,
+    refusal_tells: bool = True,
 ) -> OutcomeRow:
     """The outcome row for one attempt (concepts: The life of a command).
 
     ``suspended``: nothing starts there before the resource is claimed anew, so no pause is needed. ``unheard``:
-    what was not attempted may have been applied after all; the resource recognises it.
+    what was not attempted, or refused, may have been applied after all; the resource recognises it.
+    ``refusal_tells``: of a fenced resource, whether its refusals say that no earlier attempt was applied.
     """
     status, result, error, _, pause_ns = outcome
     if status == AttemptStatus.SUCCEEDED:
         return OutcomeRow(operation.index, attempt, Verdict.SUCCEEDED, result, "", 0)
-    error = error[:ERROR_CHARACTERS_MAX]
+    # What a handler raises may quote names that are no text (lone surrogates), which no entry can hold.
+    error = error[:ERROR_CHARACTERS_MAX].encode(errors="backslashreplace").decode()
     verdict = Verdict.RETRY
     if status == AttemptStatus.NOT_ATTEMPTED:
         verdict = Verdict.UNHEARD if unheard else Verdict.NOT_ATTEMPTED
@@ -123,10 +141,11 @@ def judge(
         # No answer is no failure, however often: the last attempt, too, may have been applied, and who
         # is told that the command failed does it again under another id.
         # Where the other side only knows keys, a refusal says nothing about an earlier attempt without an answer.
-        doubtful = operation.unsure and guarantee is not Guarantee.FENCED
+        tells = refusal_tells and guarantee is Guarantee.FENCED
+        doubtful = (operation.unsure or unheard) and not tells
         verdict = Verdict.IN_DOUBT if status == AttemptStatus.UNKNOWN or doubtful else Verdict.DEAD
         error = f"{error} (attempt {attempt}, the limit is {policy.max_attempts} failed attempts)"
-    elif status == AttemptStatus.UNKNOWN:
+    elif status == AttemptStatus.UNKNOWN or unheard:
         verdict = Verdict.UNANSWERED
     next_try_ns = 0
     if verdict is Verdict.RETRY or verdict is Verdict.UNANSWERED:

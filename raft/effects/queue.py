@@ -127,7 +127,8 @@ class DispatchQueue:
 
     @property
     def has_standing(self) -> bool:
-        return bool(self._standing)
+        """Whether a lane stands, or will as soon as something comes."""
+        return bool(self._standing or self._dead)
 
     # -- taking -----------------------------------------------------------------------------------
 

@@ -122,7 +122,9 @@ class CommandCalls:
         if not note:
             raise CommandInvalid("a resolution needs a note: who looked, and where", next_step="--note TEXT")
         result = parameters.get("result") or b""
-        result = result.encode() if isinstance(result, str) else bytes(result)
+        result = result.encode() if isinstance(result, str) else result
+        if not isinstance(result, bytes):
+            raise CommandInvalid("a result is bytes, or text")
         if len(result) > PAYLOAD_BYTES_MAX or (result and finding is not Finding.DONE):
             raise CommandInvalid(f"a result is that of what is done, and at most {PAYLOAD_BYTES_MAX} bytes")
         if operation.state is not OperationState.IN_DOUBT:
@@ -188,6 +190,13 @@ class _WishSink:
         if self._word == "cancelled" and operation.state is not OperationState.CANCELLED:
             if operation.state in TERMINAL:
                 self._call.fail(_wrong(operation, "it ended before it could be cancelled", _instead_of(operation)))
+            elif not operation.cancel_ns and operation.state is OperationState.IN_DOUBT:
+                self._call.fail(
+                    _wrong(operation, "it came in doubt before it could be cancelled", _instead_of(operation))
+                )
+            elif not operation.cancel_ns:
+                # Its entry speaks for an earlier term of this node, and says nothing in this one.
+                self._call.fail(NotLeader("leadership was lost meanwhile: nothing was done", next_step="ask again"))
             else:
                 self._call.answer(_body(operation, "requested"))
         elif self._word != "cancelled" and not results[0]:

@@ -56,6 +56,22 @@ class Bookkeeping(OutboxState):
         active = self.tokens.get(resource)
         return active is not None and active.guarantee == FENCED
 
+    def _has_heard_of_all(self, entry: Entry, operation: Operation) -> bool:
+        """Whether no attempt on record of an operation has been applied or can be, now that its last one has ended.
+
+        What was lost with its leader is heard of as soon as a later leader's attempt has ended at a fenced resource,
+        and is not unsure: nothing older comes after the claim, and what has come is recognised.
+        """
+        if operation.unsure or not operation.lost:
+            return not operation.unsure
+        token = operation.token
+        return self.is_fenced(operation.resource) and token is not None and token.term == entry.term
+
+    def _was_fenced(self, resource: str) -> bool:
+        """Whether a leader may have found the resource to be fenced: what it promises may change while it is used."""
+        made = (record.activation for record in self.activations)
+        return any(each.resource == resource and each.guarantee == FENCED for each in made)
+
     def _remember(self, records: deque[_R], record: _R) -> None:
         terms = self.terms + record_term(record)
         if len(records) == records.maxlen:

@@ -273,7 +273,7 @@ class OutboxMachine(Wishes, Retaining):
         operation.unsure |= row.verdict in _UNSURE
         note = row.error
         if operation.cancel_ns and after in _OPEN:
-            after = self._after_a_wish(operation, after)
+            after = self._after_a_wish(entry, operation, after)
             if after not in _OPEN:
                 operation.error = note = f"cancelled: {row.error}".rstrip(": ")
         if after is OperationState.RETRY_WAIT:
@@ -282,10 +282,10 @@ class OutboxMachine(Wishes, Retaining):
         self._move(entry, operation, after, row.attempt, token, note)
         return True
 
-    def _after_a_wish(self, operation: Operation, after: OperationState) -> OperationState:
+    def _after_a_wish(self, entry: Entry, operation: Operation, after: OperationState) -> OperationState:
         """Nobody wants another attempt. Of what was certainly not applied this is the end; a fenced resource is
         asked once more about anything else, and recognises it."""
-        if not operation.unsure and not operation.lost:
+        if self._has_heard_of_all(entry, operation):
             return TRANSITIONS[Trigger.DROP][operation.state]
         return after if self.is_fenced(operation.resource) else OperationState.IN_DOUBT
 

@@ -46,16 +46,18 @@ class Wishes(Bookkeeping):
         """Whether it is certain that no attempt of ``operation`` takes effect, now or later, that is not on record.
 
         A leader's own dispatches stand before its cancel in the log. What an earlier one has dispatched may be
-        missing there only at a fenced resource, where an effect runs beside its dispatch entry; and nobody but
-        the leader of the term that it was submitted in, or of its last attempt, can have done so.
+        missing there only at a fenced resource, where an effect runs beside its dispatch entry; and of a command that
+        was submitted in this term there is no earlier leader. Behind the claim of a later one the resource refuses what
+        it has not applied, or what ended without that leaves it unsure (``Verdict.UNHEARD``).
         """
         if operation.state is OperationState.DISPATCHED:
             return Trigger.WISH
         token = operation.token
         own = operation.term == entry.term or (token is not None and token.term == entry.term)
         fenced = self.is_fenced(operation.resource)
-        heard_of_all = not operation.unsure and not operation.lost
-        if heard_of_all and (own or not fenced or waits_for_its_dispatch(operation)):
+        heard_of_all = self._has_heard_of_all(entry, operation)
+        on_record = own or waits_for_its_dispatch(operation) or not self._was_fenced(operation.resource)
+        if heard_of_all and on_record:
             return Trigger.CANCEL
         if not fenced:
             return Trigger.CANCEL_UNSURE
@@ -116,6 +118,8 @@ class Wishes(Bookkeeping):
         trigger = {Finding.DONE: Trigger.SUCCESS, Finding.NOT_DONE: Trigger.GIVE_UP}.get(finding, Trigger.ABSENT)
         if trigger is Trigger.ABSENT and operation.cancel_ns:
             trigger = Trigger.DROP
+        elif trigger is Trigger.ABSENT and 0 < operation.deadline_ns <= entry.time_ns:
+            trigger, note = Trigger.GIVE_UP, f"its deadline passed while it was in doubt; {note}"
         if trigger is Trigger.SUCCESS:
             operation.result, operation.error = resolve.result, ""
         elif trigger is Trigger.ABSENT:
@@ -141,8 +145,8 @@ class Wishes(Bookkeeping):
             after = arrows.get(operation.state)
             if after is None:
                 continue
-            if operation.unsure and not self.is_fenced(expiry.resource):
-                after = _IN_DOUBT  # Nobody knows what its last attempt has done, and no other is made.
+            if not self._has_heard_of_all(entry, operation):
+                after = _IN_DOUBT  # Nobody knows what its attempts have done, and no other is made.
             self._touch(operation)
             operation.next_try_ns = 0
             operation.error = f"its deadline passed before attempt {operation.attempt + 1}"

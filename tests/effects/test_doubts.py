@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
+from fencepost.raft.core.token import FencingToken
 from fencepost.raft.outbox.operation import OperationState
-from fencepost.raft.ports import Guarantee
+from fencepost.raft.ports import Attempt, AttemptOutcome, Guarantee
 
 from ..node.world import ResourceSpec, SimNode, World
 
@@ -82,3 +85,24 @@ def test_where_nothing_is_in_doubt_nobody_is_asked() -> None:
         new = left_in_doubt(world, "after")
         assert new.operation("a").state is OperationState.SUCCEEDED
         assert asked(world) == []
+
+
+def test_absence_does_not_count_for_an_attempt_of_the_very_leader_that_asks() -> None:
+    """It has not answered, is not there yet, and arrives: nothing bars it, and another attempt would do it twice."""
+    with World(naked(), seed=7) as world:
+        leader = world.active_leader()
+        execute = leader.resource.execute
+
+        async def overdue(token: FencingToken, holder: str, attempts: Sequence[Attempt]) -> list[AttemptOutcome]:
+            leader.resource.execute = execute  # type: ignore[method-assign]
+            world.loop.call_later(1.0, world.loop.create_task, execute(token, holder, attempts))
+            raise ConnectionError("no answer")
+
+        leader.resource.execute = overdue  # type: ignore[method-assign]
+        world.submit(leader, "a")
+        world.until(lambda: asked(world))
+        world.advance(3.0)
+        assert [each.operation_id for each in world.specs[0].store.operations] == ["a"]
+        assert leader.operation("a").state is OperationState.IN_DOUBT
+        leader.loop.step_down("test")
+        world.until(lambda: leader.operation("a").state is OperationState.SUCCEEDED)

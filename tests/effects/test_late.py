@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fencepost.raft.core.token import FencingToken
 from fencepost.raft.effects.late import LATE_ROWS_MAX, LateSuccesses
+from fencepost.raft.effects.policy import DispatchPolicy, OnDead
 from fencepost.raft.outbox.codec import OutcomeRow
 from fencepost.raft.outbox.operation import OperationState
 from fencepost.raft.outbox.transitions import Verdict
@@ -60,6 +63,27 @@ def test_a_success_that_arrives_in_a_later_tenure_frees_the_lane_behind_it() -> 
         leader.resource.release()
         assert world.answer(behind).status == AnswerStatus.DONE
         assert leader.operation("a").state is OperationState.SUCCEEDED
+
+
+def test_a_success_of_a_dead_letter_frees_the_lane_that_nothing_waits_in_yet() -> None:
+    """An operator took it for not done, and was mistaken: the letter is none any more, for what comes later either."""
+    spec = ResourceSpec(guarantee=Guarantee.NAKED, concurrency=2, dispatch=DispatchPolicy(on_dead=OnDead.BLOCK))
+    with World(spec, seed=2) as world:
+        leader = world.active_leader()
+        leader.resource.hold_after = True
+        world.submit(leader, "a", lane="l")
+        world.until(lambda: leader.resource.held)
+        leader.loop.step_down("test")
+        world.advance(0.31)
+        leader.process.call_soon(leader.loop.campaign)
+        world.until(lambda: leader.leads and leader.operation("a").state is OperationState.IN_DOUBT, within_s=10.0)
+        how: dict[str, Any] = {"id": "a", "as": "failed", "note": "not there"}
+        world.reply(leader, "command.resolve", **how)
+        leader.resource.hold_after = False
+        leader.resource.release()
+        world.until(lambda: leader.operation("a").state is OperationState.SUCCEEDED)
+        assert leader.leads
+        world.done(leader, "b", lane="l")
 
 
 def test_only_so_many_are_kept() -> None:

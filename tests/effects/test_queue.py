@@ -7,7 +7,7 @@ import random
 import pytest
 
 from fencepost.raft.core.token import FencingToken
-from fencepost.raft.effects.policy import RetryPolicy, began_ns, judge
+from fencepost.raft.effects.policy import RetryPolicy, age_ns, began_ns, judge
 from fencepost.raft.effects.queue import DispatchQueue
 from fencepost.raft.outbox.operation import TERMINAL, HistoryRow, Operation, OperationState
 from fencepost.raft.outbox.transitions import Verdict
@@ -236,6 +236,23 @@ def test_the_age_of_an_operation_counts_from_its_first_attempt_or_from_earlier()
     # What fell out of the middle of a long history may have been the first attempt.
     del old.history[-3]
     assert began_ns(old) == 100
+
+
+def test_only_what_may_have_been_applied_has_an_age_and_a_redrive_begins_it_anew() -> None:
+    """A key that was certainly not used is not forgotten: a letter that was redriven after a week is tried again."""
+    old = operation(7)
+    old.history.append(HistoryRow(8, 200, OperationState.DISPATCHED, 1, None, ""))
+    old.attempt = 1
+    assert age_ns(old, 1000) == 0
+    old.lost = 1
+    assert age_ns(old, 1000) == 800
+    old.history.append(HistoryRow(20, 600, OperationState.COMMITTED, 1, None, "redriven"))
+    old.place, old.lost = 20, 0
+    assert age_ns(old, 1000) == 0
+    old.unsure = True
+    assert age_ns(old, 1000) == 400
+    old.history.append(HistoryRow(21, 700, OperationState.DISPATCHED, 2, None, ""))
+    assert age_ns(old, 1000) == 300
 
 
 def test_what_only_stood_behind_another_needs_no_pause_nor_what_stands_still_anyway() -> None:

@@ -135,6 +135,7 @@ def test_f3_knows_commands_of_before_its_log_from_the_state() -> None:
         ("ledger", OperationState.FAILED, 0, "", "no reason is on record"),
         ("ledger", OperationState.FAILED, 1, "why", "it was refused for certain"),
         ("keyed", OperationState.DEAD, 1, "why", ""),
+        ("ledger", OperationState.DEAD, 1, "why", "a dead letter was certainly not applied"),
         ("naked", OperationState.IN_DOUBT, 1, "why", ""),
         ("ledger", OperationState.IN_DOUBT, 0, "why", "a fenced resource leaves nothing in doubt"),
         ("keyed", OperationState.RETRY_WAIT, 1, "why", "it has no end"),
@@ -152,6 +153,16 @@ def test_f4_every_command_has_an_end(resource: str, state: OperationState, effec
                 own.finished()
         else:
             own.finished()
+
+
+def test_f4_a_deadline_may_leave_in_doubt_what_a_fenced_resource_would_recognise() -> None:
+    """Recognised or not: it may not be begun any more."""
+    with scene() as it:
+        own = it.of(OutcomeRecorded)
+        own.finished()
+        operation = it.properties.reference.at_end().machine.operations["first at ledger"]
+        operation.state, operation.error, operation.deadline_ns = OperationState.IN_DOUBT, "too late", 1
+        own.finished()
 
 
 def test_f4_what_stands_behind_one_in_doubt_has_an_excuse() -> None:

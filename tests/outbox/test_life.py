@@ -70,12 +70,43 @@ def test_at_a_fenced_resource_what_an_earlier_leader_may_have_sent_is_asked_abou
     assert script.dispatch((operation, 1)) == [operation]
 
 
+def test_what_an_earlier_leader_may_have_sent_while_the_resource_was_fenced_is_not_cancelled_for_certain() -> None:
+    """It promises less now, and the dispatch that its effect ran beside may be lost all the same."""
+    script = leading()
+    operation = script.submit("a")
+    script.activate(4, guarantee="keyed")
+    later = script.submit("b")
+    assert cancel(script, later) == "cancelled"
+    assert cancel(script, operation) == "in-doubt"
+
+
 def test_what_the_resource_does_not_know_behind_the_fence_is_cancelled() -> None:
     script = leading()
     operation = script.submit("a")
     script.dispatch((operation, 1))
     script.activate(4)
     assert cancel(script, operation, absent=True) == "cancelled"
+
+
+def test_what_was_lost_is_heard_of_when_the_resource_refuses_the_next_attempt() -> None:
+    """Behind the claim of a later leader: what had been applied it would have recognised."""
+    script = leading()
+    operation = script.submit("a")
+    script.dispatch((operation, 1))
+    script.activate(4)
+    script.dispatch((operation, 2))
+    script.outcome(operation, 2, Verdict.RETRY, error="503", next_try_ns=99)
+    assert (operation.lost, cancel(script, operation)) == (1, "cancelled")
+
+
+def test_what_was_lost_is_not_heard_of_when_the_next_attempt_did_not_reach_the_resource() -> None:
+    script = leading()
+    operation = script.submit("a")
+    script.dispatch((operation, 1))
+    script.activate(4)
+    script.dispatch((operation, 2))
+    script.outcome(operation, 2, Verdict.UNHEARD)
+    assert cancel(script, operation) == "committed"
 
 
 def test_an_attempt_of_the_same_leader_that_was_not_heard_of_may_wake_after_the_answer() -> None:
@@ -208,6 +239,34 @@ def test_a_deadline_leaves_in_doubt_what_may_have_been_applied() -> None:
     script.time_ns += 100
     script.write(Expiry(RESOURCE, script.token, [operation.index]))
     assert operation.state is OperationState.IN_DOUBT
+
+
+@pytest.mark.parametrize(
+    ("verdict", "state"), [(None, "in-doubt"), (Verdict.UNHEARD, "in-doubt"), (Verdict.RETRY, "dead")]
+)
+def test_a_deadline_leaves_in_doubt_what_was_lost_at_a_fenced_resource(verdict: Verdict | None, state: str) -> None:
+    """A dead letter was certainly not applied. What its resource would recognise may have been, until that is heard."""
+    script = leading()
+    operation = script.write(Command("a", RESOURCE, "credit", "", b"{}", 0, script.time_ns + 10)).operation
+    script.dispatch((operation, 1))
+    script.activate(4)
+    if verdict is not None:
+        script.dispatch((operation, 2))
+        script.outcome(operation, 2, verdict, error="no room")
+    script.time_ns += 100
+    script.write(Expiry(RESOURCE, script.token, [operation.index]))
+    assert operation.state == state
+
+
+def test_a_deadline_that_passed_in_doubt_counts_as_soon_as_the_resource_says_that_it_was_not_applied() -> None:
+    script = leading(guarantee="keyed")
+    operation = script.write(Command("a", RESOURCE, "credit", "", b"{}", 0, script.time_ns + 10)).operation
+    script.dispatch((operation, 1))
+    script.outcome(operation, 1, Verdict.IN_DOUBT, error="no answer")
+    script.time_ns += 100
+    script.write(Resolve("a", Finding.ABSENT, 1, script.token, b"", ""))
+    assert operation.state is OperationState.DEAD
+    assert operation.error == "its deadline passed while it was in doubt; its resource says not applied"
 
 
 def test_times_are_no_part_of_what_a_command_is() -> None:

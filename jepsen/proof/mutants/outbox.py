@@ -56,7 +56,7 @@ MUTANTS = (
     _mutant(
         "what may have been applied is cancelled for certain",
         OutboxMachine._way_to_cancel,
-        "heard_of_all = not operation.unsure and not operation.lost",
+        "heard_of_all = self._has_heard_of_all(entry, operation)",
         "heard_of_all = own = True",
     ),
     _mutant(

@@ -63,6 +63,7 @@ class PythonResource:
     """
 
     kind: ClassVar[str] = "python"
+    refusal_tells: ClassVar[bool] = False  # A handler may refuse for a reason of its own, whatever was done before.
 
     def __init__(
         self,

@@ -35,7 +35,8 @@ class RedisResource:
     """A resource of kind ``redis`` (``raft.ports.Resource``).
 
     ``url`` is ``redis://user:password@host:port/database``, ``rediss://`` with TLS, or ``unix://path``.
-    ``forget_after_ns`` is how long an operation is recognised; 0 for ever. ``assume_durable`` is the operator's
+    ``forget_after_ns`` is how long an operation is recognised; 0 for ever. What may have been applied is not repeated
+    after three quarters of it. ``assume_durable`` is the operator's
     word for a server that does not let itself be asked. ``time_ns`` is the wall clock for stamps.
 
     ``guarantee`` is what the server's settings allow, asked at every connection and every claim.
@@ -159,6 +160,9 @@ class RedisResource:
                 commands = template.bind(attempt)
             except NotBindable as reason:
                 status, error = script.FAILED, str(reason)
+        if self._forget_after_ns and attempt.age_ns > self._forget_after_ns * 3 // 4:
+            # Not later: the clocks by which it is forgotten are the leaders', and not the cluster's.
+            status, error = script.DOUBTFUL, "an earlier attempt may have been applied, and be forgotten (forget_after)"
         head = [attempt.operation_id, attempt.digest, attempt.effect, attempt.lane, script.number(attempt.index)]
         return [*head, attempt.number, commands, status, error]
 
@@ -207,6 +211,8 @@ def _outcome(attempt: Attempt, status: bytes, value: bytes) -> AttemptOutcome:
         return replay(attempt, Known(b"another", b""))
     if status == script.SUPERSEDED:
         return superseded(attempt, int(value[script.NUMBER_WIDTH :]))
+    if status == script.DOUBTFUL:
+        return AttemptOutcome(AttemptStatus.DOUBT, b"", value.decode(), False)
     if status == script.FAILED:
         return failed(value.decode(errors="replace"))
     if status == script.WAITS:

@@ -52,6 +52,7 @@ def unpack(data: bytes) -> Any:
 
 
 APPLIED, REPLAYED, REUSED, SUPERSEDED, FAILED, WAITS, BEHIND = (b"A", b"R", b"U", b"S", b"F", b"W", b"B")
+DOUBTFUL = b"D"
 """What the script says of one attempt."""
 
 PASSED, STALE, DUPLICATE, FOREIGN, FORGOTTEN = (b"PASSED", b"STALE", b"DUPLICATE", b"FOREIGN", b"FORGOTTEN")
@@ -100,7 +101,7 @@ local HASH = {HSET = true, HSETNX = true, HINCRBY = true, HINCRBYFLOAT = true}
 local function note(words)
   local name, key = words[1], words[2]
   local kind = redis.call('TYPE', key).ok
-  if HASH[name] and kind == 'hash' then
+  if HASH[name] and kind == 'hash' and #words > 2 then
     local fields = {}
     for place = 3, #words, 2 do fields[#fields + 1] = words[place] end
     local before = redis.call('HMGET', key, unpack(fields))
@@ -164,6 +165,8 @@ for place, attempt in ipairs(attempts) do
     if known then
       known = cmsgpack.unpack(known)
       outcome = known[2] == digest and {'R', known[10]} or {'U', ''}
+    elseif status == 'D' then
+      outcome = {status, error}
     elseif reached and here <= reached then
       outcome = {'S', reached}
     elseif status ~= '' then

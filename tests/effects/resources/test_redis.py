@@ -295,6 +295,30 @@ async def test_operations_are_forgotten_after_a_while_and_that_is_keyed(redis: R
     await resource.close()
 
 
+@pytest.mark.parametrize("lane", ["", "k"])
+async def test_what_may_have_been_applied_and_be_forgotten_is_not_done_again(redis: RedisServer, lane: str) -> None:
+    now = [1_000_000_000_000_000_000]
+    resource = RedisSubject(redis).node(forget_after_ns=10_000_000_000, time_ns=lambda: now[0])
+    await resource.open()
+    first = attempt("a", 1, lane=lane)
+    await resource.execute(token(1), "n1", [first])
+    now[0] += 8_000_000_000
+    (kept,) = await resource.execute(token(2), "n2", [first._replace(number=2, age_ns=8_000_000_000)])
+    now[0] += 3_000_000_000
+    (gone,) = await resource.execute(token(2), "n2", [first._replace(number=3, age_ns=11_000_000_000)])
+    assert (kept.status, kept.replayed) == (SUCCEEDED, True)
+    assert gone.status is AttemptStatus.DOUBT
+    await resource.close()
+
+
+async def test_a_command_that_lacks_words_puts_back_what_went_before_it(redis: RedisServer) -> None:
+    """There is nothing of it to take note of, and the script must not end for that between an effect and its record."""
+    redis.call("HSET", "hash", "f", "1")
+    commands = [["INCR", "count"], ["HSET", "hash"], ["INCR", "other"]]
+    (outcome,) = await run(redis, {"credit": commands}, attempt("a"))
+    assert (outcome.status, redis.call("GET", "count")) == (FAILED, None)
+
+
 async def test_a_server_without_room_refuses_before_anything_is_applied(redis: RedisServer) -> None:
     """DEL needs no room and its record does: were the room asked for only then, the effect would be there alone."""
     subject = RedisSubject(redis)
