@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from fencepost.raft.core.entry import Entry, EntryKind
 from fencepost.raft.core.token import FencingToken
 from fencepost.raft.node.command_log import LINES_A_SECOND, LINES_AT_ONCE, TELL_NS, CommandLog, Lines, line_of
 from fencepost.raft.outbox.operation import HistoryRow, Operation, OperationState
 
 S = 1_000_000_000
 TOKEN = FencingToken(1, 3)
+END = Entry(15, 3, EntryKind.OUTBOX, 25 * S, b"")
+"""The entry that ends what :func:`ended` makes."""
 
 
 class Loop:
@@ -74,17 +77,28 @@ def test_it_is_written_after_the_answers_and_only_where_the_leader_is() -> None:
         for leads in (False, True):
             loop = Loop(leads=leads)
             log = CommandLog(loop, Lines.ALL)
-            log.applied([], [None, [ended(), ended(2, OperationState.DISPATCHED)], [ended(3, OperationState.DEAD)]])
+            rows = [None, [ended(), ended(2, OperationState.DISPATCHED)], [ended(3, OperationState.DEAD)]]
+            log.applied([END] * len(rows), rows)
             assert events(logs) == []
             loop.turns()
     assert [(line["id"], line["log_level"]) for line in events(logs)] == [("op1", "info"), ("op3", "warning")]
+
+
+def test_dispatch_and_outcome_that_are_applied_together_make_one_line() -> None:
+    """Each entry names the operation, and at the end of both it has ended."""
+    loop, operation = Loop(), ended()
+    log = CommandLog(loop, Lines.ALL)
+    with capture_logs() as logs:
+        log.applied([END._replace(index=7), END], [[operation], [operation]])
+        loop.turns()
+    assert len(events(logs)) == 1
 
 
 def test_many_take_several_turns_of_the_loop_and_none_is_lost_at_the_end() -> None:
     loop = Loop()
     log = CommandLog(loop, Lines.ALL)
     with capture_logs() as logs:
-        log.applied([], [[ended(number) for number in range(200)]])
+        log.applied([END], [[ended(number) for number in range(200)]])
         loop.turn()
         assert 0 < len(events(logs)) < 200
         log.stopped()
@@ -96,12 +110,12 @@ def test_what_went_well_is_bounded_and_what_did_not_is_not(state: OperationState
     loop = Loop()
     log = CommandLog(loop, Lines.SOME)
     with capture_logs() as logs:
-        log.applied([], [[ended(number, state) for number in range(LINES_AT_ONCE + 50)]])
+        log.applied([END], [[ended(number, state) for number in range(LINES_AT_ONCE + 50)]])
         loop.turns()
         good = state is OperationState.SUCCEEDED
         assert len(events(logs)) == LINES_AT_ONCE + (0 if good else 50)
         loop.at += S
-        log.applied([], [[ended(number, state) for number in range(2 * LINES_A_SECOND)]])
+        log.applied([END], [[ended(number, state) for number in range(2 * LINES_A_SECOND)]])
         loop.turns()
         assert len(events(logs)) == LINES_AT_ONCE + (LINES_A_SECOND if good else 50 + 2 * LINES_A_SECOND)
         loop.at += TELL_NS
