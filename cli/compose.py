@@ -28,6 +28,7 @@ from ..raft.node.commands import CommandCalls
 from ..raft.node.divergence import DivergenceWatch
 from ..raft.node.entries import EntryReading
 from ..raft.node.handover import HandoverCalls
+from ..raft.node.happenings import Happenings
 from ..raft.node.loop import RaftLoop
 from ..raft.node.measures import NodeMeasures
 from ..raft.node.members import MemberCalls
@@ -215,10 +216,11 @@ class ComposedNode:
         self.divergence = self.loop.divergence = DivergenceWatch(self.loop, self.transport.send)
         self._handover = HandoverCalls(self.loop, event_loop, self.effects, leader_address=self._leader_address)
         self._reading = self._make_reading(event_loop, process)
-        self.service = self._make_service(machine)
-        measures = NodeMeasures()
+        happenings = Happenings(directory.node_id, clock.time_ns, self.effects.stale_refusals)
+        self.service = self._make_service(machine, happenings)
+        measures = NodeMeasures(self.loop)
         log = CommandLog(self.loop, Lines(configuration.node.log_commands))
-        for observer in (self._peers, self.effects, self.service, self.divergence, measures, log):
+        for observer in (self._peers, self.effects, self.service, self.divergence, measures, happenings, log):
             self.loop.observe(observer)
         self.gateway = self._make_gateway(measures, clock) if configuration.node.http else None
         self._listener = ClientListener(
@@ -256,7 +258,7 @@ class ComposedNode:
         )
         return make_gateway(self.configuration.node.http, view, sources)
 
-    def _make_service(self, machine: OutboxMachine) -> ClientService:
+    def _make_service(self, machine: OutboxMachine, happenings: Happenings) -> ClientService:
         directory = self.directory
         queries = NodeQueries(
             loop=self.loop,
@@ -275,6 +277,7 @@ class ComposedNode:
             leader_address=self._leader_address,
             addresses=self._addresses,
             disk=self._disk,
+            happened=happenings.since,
         )
         members = MemberCalls(
             self.loop,

@@ -99,6 +99,19 @@ async def test_a_leader_is_ready_says_so_and_counts_what_it_did(tmp_path: Path) 
     assert scraped["fencepost_resource_activation", ("ledger", "active")] == 1
     assert scraped["fencepost_resource_activation_seconds", ("ledger", "fencing")] > 0
     assert scraped["fencepost_elections_won_total", ()] == 1
+    assert scraped["fencepost_leader_changes_total", ()] == 1
+    assert scraped["fencepost_leading_seconds", ()] > 0
+    assert scraped["fencepost_leadership_seconds_count", ()] == 0
+    assert 0 < scraped["fencepost_lease_left_seconds", ("least",)] <= scraped["fencepost_lease_left_seconds", ("now",)]
+    assert scraped["fencepost_election_unapplied_entries", ()] == 0
+    assert scraped["fencepost_commands_ended_total", ("ledger", "succeeded")] == 1
+    assert scraped["fencepost_commands_ended_total", ("ledger", "failed")] == 1
+    assert scraped["fencepost_commands_remembered", ()] == 2
+    assert scraped["fencepost_commands_forgotten_total", ()] == 0
+    assert scraped["fencepost_done_watermark", ()] >= bad.index
+    assert scraped["fencepost_retention_seconds", ()] == 0
+    assert scraped["fencepost_stale_refusals_total", ("ledger",)] == 0
+    assert scraped["fencepost_duplicates_total", ("ledger",)] == 0
     for stage in ("detect", "elect", "catch-up", "fence", "reconcile", "first-effect"):
         assert scraped["fencepost_last_election_stage_seconds", (stage,)] >= 0
     assert scraped["fencepost_disk_free_bytes", ()] > 0
