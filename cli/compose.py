@@ -170,7 +170,7 @@ class ComposedNode:
             policies={**_retry_policies(configuration), **parts.retry_policies},
             activation_policies={**_activation_policies(configuration), **parts.activation_policies},
             dispatch_policies={**_dispatch_policies(configuration), **parts.dispatch_policies},
-            retention=Retention(configuration.outbox.retention_ns, configuration.outbox.retention_count),
+            retention=self._retention(),
             runtime=self._runtime,
             clock=clock,
             randomness=randomness,
@@ -231,6 +231,9 @@ class ComposedNode:
             unread_bytes_max=configuration.limits.client_buffer_bytes,
         )
 
+    def _retention(self) -> Retention:
+        return Retention(self.configuration.outbox.retention_ns, self.configuration.outbox.retention_count)
+
     def _make_gateway(self, measures: NodeMeasures, clock: SystemClock) -> HttpServer:
         # Here and not above: a node without an `http` address loads neither server nor metrics.
         from .compose_http import ComposedView, make_gateway
@@ -270,6 +273,7 @@ class ComposedNode:
                 "version": metadata.version("fencepost"),
                 "boot": directory.boot,
                 "definitions_digest": definitions_digest(self.configuration, self._parts.definitions),
+                "retention_wanted": self._retention()._asdict(),
             },
             links=self._links,
             resources=self.effects.status,

@@ -109,7 +109,8 @@ async def test_a_leader_is_ready_says_so_and_counts_what_it_did(tmp_path: Path) 
     assert scraped["fencepost_commands_remembered", ()] == 2
     assert scraped["fencepost_commands_forgotten_total", ()] == 0
     assert scraped["fencepost_done_watermark", ()] >= bad.index
-    assert scraped["fencepost_retention_seconds", ()] == 0
+    assert scraped["fencepost_retention_seconds", ()] == 30 * 86_400
+    assert scraped["fencepost_retention_commands", ()] == 1_000_000
     assert scraped["fencepost_stale_refusals_total", ("ledger",)] == 0
     assert scraped["fencepost_duplicates_total", ("ledger",)] == 0
     for stage in ("detect", "elect", "catch-up", "fence", "reconcile", "first-effect"):
