@@ -274,6 +274,10 @@ class ComposedNode:
                 "boot": directory.boot,
                 "definitions_digest": definitions_digest(self.configuration, self._parts.definitions),
                 "retention_wanted": self._retention()._asdict(),
+                "timing": {
+                    "heartbeat_ns": self.configuration.raft.heartbeat_ns,
+                    "election_timeout_ns": self.configuration.raft.election_timeout_ns,
+                },
             },
             links=self._links,
             resources=self.effects.status,

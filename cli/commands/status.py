@@ -223,22 +223,41 @@ def _warnings(bodies: Sequence[Mapping[str, Any]]) -> list[str]:
             groups.setdefault(str(body.get(key, "")), []).append(str(body["node_id"]))
         if len(groups) > 1:
             found.append(f"{what}: " + "; ".join(f"{', '.join(nodes)} {value}" for value, nodes in groups.items()))
-    wanted: dict[str, list[str]] = {}
-    for body in bodies:
-        retention = body.get("retention_wanted")
-        if retention is not None:
-            text = _retention_text(retention["window_ns"], retention["ended_max"])
-            wanted.setdefault(text, []).append(str(body["node_id"]))
-    if len(wanted) > 1:
-        # Each leader sets its own, so what is remembered would change with the leader.
-        different = "; ".join(f"{', '.join(nodes)} {text}" for text, nodes in wanted.items())
-        found.append(f"the nodes' [outbox] retention differs, and the leader's counts: {different}")
+    found += _different_settings(bodies)
     for body in bodies:
         disk = body.get("disk") or {}
         if disk.get("low"):
             reserve = "" if disk.get("reserve_held") else ", and the reserve is used up"
             found.append(f"{body['node_id']} has {disk['free_bytes'] >> 20} MiB left on its disk{reserve}")
     return found
+
+
+def _different_settings(bodies: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What has to be alike in the files of all nodes, and is not."""
+    found = []
+    for key, what, text in (
+        # Each leader sets its own, so what is remembered would change with the leader.
+        ("retention_wanted", "[outbox] retention differs, and the leader's counts", _retention_wanted),
+        # A leader trusts its lease for its own election timeout, and others wait for theirs (S49).
+        ("timing", "[raft] times differ, and a leader may trust itself for longer than others wait", _timing_text),
+    ):
+        groups: dict[str, list[str]] = {}
+        for body in bodies:
+            if body.get(key) is not None:
+                groups.setdefault(text(body[key]), []).append(str(body["node_id"]))
+        if len(groups) > 1:
+            different = "; ".join(f"{', '.join(nodes)} {value}" for value, nodes in groups.items())
+            found.append(f"the nodes' {what}: {different}")
+    return found
+
+
+def _retention_wanted(wanted: Mapping[str, int]) -> str:
+    return _retention_text(wanted["window_ns"], wanted["ended_max"])
+
+
+def _timing_text(timing: Mapping[str, int]) -> str:
+    election, heartbeat = timing["election_timeout_ns"], timing["heartbeat_ns"]
+    return f"{format_duration(election)} with heartbeats of {format_duration(heartbeat)}"
 
 
 def raise_for(body: Mapping[str, Any], answers: Mapping[str, Any]) -> None:

@@ -84,6 +84,11 @@ async def test_a_leader_is_ready_says_so_and_counts_what_it_did(tmp_path: Path) 
                 bad = await client.submit(credit("bad", 0), wait=Wait.DONE)
                 assert bad.state == "failed"
                 scraped = samples((await http.get("/metrics")).text)
+                # About to stop: not ready any more, although it leads and everything is active.
+                node.service.stop_admitting()
+                leaving = await http.get("/readyz")
+                assert leaving.status_code == 503
+                assert [name for name, each in leaving.json()["checks"].items() if not each["ok"]] == ["admitting"]
         finally:
             await node.close()
     assert scraped["fencepost_role", ("leader",)] == 1

@@ -216,6 +216,19 @@ def test_nodes_that_want_to_remember_for_different_times_are_a_warning() -> None
     ]
 
 
+def test_nodes_that_wait_for_different_times_are_a_warning_s49() -> None:
+    def waits(name: str, election_timeout_ms: int) -> dict[str, Any]:
+        timing = {"heartbeat_ns": 100_000_000, "election_timeout_ns": election_timeout_ms * 1_000_000}
+        return node(name, "follower", 7, "n1", timing=timing)
+
+    assert summarise({"n1:1": waits("n1", 1000), "n2:1": waits("n2", 1000)})["warnings"] == []
+    body = summarise({"n1:1": waits("n1", 1000), "n2:1": waits("n2", 500)})
+    assert body["warnings"] == [
+        "the nodes' [raft] times differ, and a leader may trust itself for longer than others wait: "
+        "n1 1s with heartbeats of 100ms; n2 500ms with heartbeats of 100ms"
+    ]
+
+
 def test_an_unconfirmed_leader_is_labelled() -> None:
     with FakeCluster(down=("n1", "n3")) as cluster:
         result = run("status", "--endpoints", cluster.endpoints)
