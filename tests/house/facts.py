@@ -72,7 +72,8 @@ KINDS: dict[str, tuple[str, str]] = {
     "Submission": ("`submit`", "id, resource, effect, lane, wait, state, replayed, index, term, result, error"),
     "BulkSummary": (
         "`submit --bulk`",
-        "`lines`, `submitted`, a number for each fate, `conflicts`, `resumed`, `stopped`, `problems`",
+        "`lines`, `submitted`, a number for each fate, `conflicts`, `resumed`, `stopped`, `problems`, "
+        "`reroutes` (answers from another node than before), `longest_reroute_s`",
     ),
     "BulkProgress": ("`submit --bulk`, stderr", "`ended`, `total`, a number for each fate"),
     "OperationId": ("`submit`, stderr", "`id`, before anything is sent"),
