@@ -10,8 +10,13 @@ from structlog.testing import capture_logs
 
 from fencepost.raft.core.entry import Entry, EntryKind
 from fencepost.raft.core.token import FencingToken
+from fencepost.raft.effects.handlers import Retryable
+from fencepost.raft.effects.policy import RetryPolicy
 from fencepost.raft.node.command_log import LINES_A_SECOND, LINES_AT_ONCE, TELL_NS, CommandLog, Lines, line_of
 from fencepost.raft.outbox.operation import HistoryRow, Operation, OperationState
+from fencepost.raft.ports import Attempt, Guarantee, Wait
+
+from .world import ResourceSpec, World
 
 S = 1_000_000_000
 TOKEN = FencingToken(1, 3)
@@ -122,3 +127,40 @@ def test_what_went_well_is_bounded_and_what_did_not_is_not(state: OperationState
         log.stopped()
     left_out = sum(line["lines"] for line in logs if line["event"] == "commands_left_out")
     assert left_out == (50 + LINES_A_SECOND if good else 0)
+
+
+def refuse(attempt: Attempt) -> bytes:
+    if attempt.operation_id == "dead":
+        raise Retryable("503")
+    return b"{}"
+
+
+def test_what_people_decide_ends_in_a_line_as_well() -> None:
+    """Of a real cluster: cancelled, given up, and settled after a doubt, each end once and as what it is."""
+    policy = RetryPolicy(max_attempts=1)
+    spec = ResourceSpec(guarantee=Guarantee.NAKED, effects={"credit": refuse}, policy=policy, batch_limit=1)
+    with World(spec, seed=1) as world:
+        for node in world.up():
+            node.loop.observe(CommandLog(node.loop, Lines.ALL))
+        leader = world.active_leader()
+        world.submit(leader, "dead", wait=Wait.COMMITTED)
+        world.until(lambda: leader.operation("dead").state is OperationState.DEAD)
+        world.reply(leader, "command.discard", id="dead")
+        leader.resource.hold_after = True
+        world.submit(leader, "doubtful", "unwanted", lane="k", wait=Wait.COMMITTED)
+        world.until(lambda: leader.resource.held)
+        world.reply(leader, "command.cancel", id="unwanted")
+        world.settle_log()
+        world.crash(leader.name)
+        leader = world.active_leader(other_than=leader.name)
+        world.until(lambda: leader.operation("doubtful").state is OperationState.IN_DOUBT)
+        word: dict[str, Any] = {"as": "done", "note": "seen"}
+        world.reply(leader, "command.resolve", id="doubtful", **word)
+        world.advance(0.1)
+        lines = [(line["id"], line["state"], line["log_level"]) for line in world.logged("command finished")]
+    assert lines == [
+        ("dead", "dead", "warning"),
+        ("dead", "failed", "warning"),
+        ("unwanted", "cancelled", "warning"),
+        ("doubtful", "succeeded", "info"),
+    ]
