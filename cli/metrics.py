@@ -164,7 +164,11 @@ class NodeMetrics:
         }
         yield _gauge("commands", "Commands in each state.", counts, ("resource", "state"))
         measures = self._sources.measures
-        ends = {(resource, state.value): count for (resource, state), count in measures.ended.items()}
+        ends = {
+            (resource, state.value): count
+            for resource, states in measures.ended.items()
+            for state, count in states.items()
+        }
         yield _counter("commands_ended", "Commands that ended, or got in doubt, as applied here; one that is redriven "
                        "or settled ends again.", ends, ("resource", "state"))  # fmt: skip
         yield _counter("decisions", "Commands changed by a word from outside, or by their deadline.",

@@ -10,7 +10,7 @@ from ..core.events import Role, RoleChange, TransferBegun, TransferEnded
 from ..measures import LEADERSHIP_BOUNDS_S, Seconds
 from ..outbox.codec import CANCEL, DISCARD, EXPIRY, REDRIVE, RESOLVE
 from ..outbox.machine import SubmitResult
-from ..outbox.operation import TERMINAL, OperationState
+from ..outbox.operation import TERMINAL, Operation, OperationState
 
 if TYPE_CHECKING:
     from .loop import RaftLoop
@@ -42,7 +42,7 @@ class NodeMeasures:
         """Entries in the log that this node had not applied yet when it was elected last."""
         self.submitted = 0
         """Commands applied under an id that was not known: on every node."""
-        self.ended: dict[tuple[str, OperationState], int] = {}
+        self.ended: dict[str, dict[OperationState, int]] = {}
         """By resource and state: commands that have ended, or got in doubt, as applied here. A command that is given
         another life may end twice."""
         self.decisions: dict[tuple[str, str], int] = {}
@@ -76,20 +76,25 @@ class NodeMeasures:
             self.leader_changes += 1
 
     def applied(self, entries: list[Entry], results: list[Any]) -> None:
-        ended = self.ended
         for entry, result in zip(entries, results, strict=True):
             if type(result) is SubmitResult:
                 self.submitted += not result.replayed and not result.reused
             elif type(result) is list and result and entry.kind == EntryKind.OUTBOX:
-                decision = DECISIONS.get(entry.data[1])
-                for operation in result:
-                    if decision is not None:
-                        key = (operation.resource, decision)
-                        self.decisions[key] = self.decisions.get(key, 0) + 1
-                    state = operation.state
-                    # What was applied along with it may have taken the operation further: then that one counts.
-                    if state in _ENDS and operation.history[-1].index == entry.index:
-                        ended[operation.resource, state] = ended.get((operation.resource, state), 0) + 1
+                self._count(entry, result)
+
+    def _count(self, entry: Entry, operations: list[Operation]) -> None:
+        resource = operations[0].resource  # An entry is about one resource.
+        decision = DECISIONS.get(entry.data[1])
+        if decision is not None:
+            key = (resource, decision)
+            self.decisions[key] = self.decisions.get(key, 0) + len(operations)
+        ended = self.ended.setdefault(resource, {})
+        index = entry.index
+        for operation in operations:
+            state = operation.state
+            # What was applied along with it may have taken the operation further: then that one counts.
+            if state in _ENDS and operation.history[-1][0] == index:
+                ended[state] = ended.get(state, 0) + 1
 
     def transfer_begun(self, transfer: TransferBegun) -> None:
         self.transfers_begun += 1

@@ -117,7 +117,7 @@ def test_every_end_and_every_decision_counts_once_on_every_node() -> None:
         world.until(lambda: leader.operation("retry-2").state is OperationState.DEAD)
         world.settle()
         for node in world.up():
-            assert {state.value: count for (_, state), count in node.measures.ended.items()} == {
+            assert {state.value: count for state, count in node.measures.ended["ledger"].items()} == {
                 "succeeded": 1,
                 "failed": 2,  # One of them was discarded.
                 "dead": 3,  # One of them twice.
@@ -136,10 +136,7 @@ def test_doubt_and_what_settles_it_count() -> None:
         world.until(lambda: leader.operation("a").state is OperationState.IN_DOUBT)
         word: dict[str, Any] = {"as": "done", "note": "seen"}
         world.reply(leader, "command.resolve", id="a", **word)
-        assert leader.measures.ended == {
-            ("ledger", OperationState.IN_DOUBT): 1,
-            ("ledger", OperationState.SUCCEEDED): 1,
-        }
+        assert leader.measures.ended == {"ledger": {OperationState.IN_DOUBT: 1, OperationState.SUCCEEDED: 1}}
         assert leader.measures.decisions == {("ledger", "resolve"): 1}
 
 
@@ -154,7 +151,7 @@ def test_dispatch_and_outcome_of_one_batch_are_one_end() -> None:
         world.until(lambda: world.specs[0].store.effects)
         world.heal()
         world.settle()
-        assert all(node.measures.ended == {("ledger", OperationState.SUCCEEDED): 1} for node in world.up())
+        assert all(node.measures.ended == {"ledger": {OperationState.SUCCEEDED: 1}} for node in world.up())
 
 
 # -- happenings -------------------------------------------------------------------------------------
