@@ -98,5 +98,7 @@ def _check(settings: NodeSettings) -> None:
     http = (settings.http,) if settings.http else ()
     for address in (settings.peer, settings.client, *http, *settings.peers.values()):
         parse_address(address)
+    if settings.retention_s < 0 or settings.retention_count < 0:
+        raise ValueError("what is remembered is no less than nothing: retention_s and retention_count are 0 or more")
     if settings.node_id in settings.peers:
         raise ValueError(f"peers names {settings.node_id!r}, which is this node; it names the others")
