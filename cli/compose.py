@@ -23,6 +23,7 @@ from ..raft.node.commands import CommandCalls
 from ..raft.node.divergence import DivergenceWatch
 from ..raft.node.entries import EntryReading
 from ..raft.node.handover import HandoverCalls
+from ..raft.node.happenings import Happenings
 from ..raft.node.loop import RaftLoop
 from ..raft.node.measures import NodeMeasures
 from ..raft.node.members import MemberCalls
@@ -183,10 +184,11 @@ class ComposedNode:
         self.divergence = self.loop.divergence = DivergenceWatch(self.loop, self.transport.send)
         self._handover = HandoverCalls(self.loop, event_loop, self.effects, leader_address=self._leader_address)
         self._reading = self._make_reading(event_loop, process)
-        self.service = self._make_service(machine)
-        measures = NodeMeasures()
+        happenings = Happenings(directory.node_id, clock.time_ns, self.effects.stale_refusals)
+        self.service = self._make_service(machine, happenings)
+        measures = NodeMeasures(self.loop)
         log = CommandLog(self.loop, Lines(configuration.node.log_commands))
-        for observer in (self._peers, self.effects, self.service, self.divergence, measures, log):
+        for observer in (self._peers, self.effects, self.service, self.divergence, measures, happenings, log):
             self.loop.observe(observer)
         self.gateway = self._make_gateway(measures, clock) if configuration.node.http else None
         self._listener = ClientListener(
@@ -224,7 +226,7 @@ class ComposedNode:
         )
         return make_gateway(self.configuration.node.http, view, sources)
 
-    def _make_service(self, machine: OutboxMachine) -> ClientService:
+    def _make_service(self, machine: OutboxMachine, happenings: Happenings) -> ClientService:
         directory = self.directory
         queries = NodeQueries(
             loop=self.loop,
@@ -236,6 +238,11 @@ class ComposedNode:
                 "version": metadata.version("fencepost"),
                 "boot": directory.boot,
                 "definitions_digest": definitions_digest(self.configuration, self._parts.definitions),
+                "retention_wanted": policies.retention(self.configuration)._asdict(),
+                "timing": {
+                    "heartbeat_ns": self.configuration.raft.heartbeat_ns,
+                    "election_timeout_ns": self.configuration.raft.election_timeout_ns,
+                },
             },
             links=self._links,
             resources=self.effects.status,
@@ -243,6 +250,7 @@ class ComposedNode:
             leader_address=self._leader_address,
             addresses=self._addresses,
             disk=self._disk,
+            happened=happenings.since,
         )
         members = MemberCalls(
             self.loop,

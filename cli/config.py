@@ -165,6 +165,11 @@ class LimitsConfiguration:
     )
 
 
+RETENTION_NS = 30 * 86_400 * 1_000_000_000
+RETENTION_COUNT = 1_000_000
+"""Why there is a bound: docs/decisions/retention.md."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxConfiguration:
     """What the cluster remembers. It is in the log: the leader's file counts, and a change of it is an entry."""
@@ -173,13 +178,13 @@ class OutboxConfiguration:
         "retention",
         PAUSE,
         "so long after its end a command is remembered, with its result; 0s for ever",
-        default=0,
+        default=RETENTION_NS,
     )
     retention_count: int = setting(
         "retention_count",
         count(0, 1_000_000_000),
         "so many commands that have ended are remembered, at the most, once they are ten minutes old; 0 for any number",
-        default=0,
+        default=RETENTION_COUNT,
     )
 
 

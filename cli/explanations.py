@@ -279,9 +279,9 @@ _CATALOGUE: dict[str, tuple[str, str]] = {
     "COMMAND_FAILED": (
         "committed, and ended without success",
         """The command is in the log and ended. FAILED: the resource refused it for good, for instance by a
-        constraint, and the effect did not take place. DEAD: given up on, its attempts being used up or its executors
-        lost; at a fenced resource the effect did not take place unless the error says that it may have, elsewhere an
-        attempt that timed out may have reached the other side.
+        constraint, or somebody discarded it; the effect did not take place. DEAD: given up on, its attempts being used
+        up or its deadline past; what may have been applied is in doubt instead. `fencepost command redrive` or
+        `discard`. CANCELLED: somebody did not want it any more.
         `fencepost command show ID --history` lists the attempts with their errors.""",
     ),
     "CHECK_FAILED": (

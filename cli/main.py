@@ -37,6 +37,7 @@ the client file, else the default."""
         "snapshot": ".main:snapshot",
         "proxy": ".commands.proxy:proxy",
         "wait": ".commands.wait:wait",
+        "check": ".main:check",
         "jepsen": ".main:jepsen",
         "debug": ".main:debug",
         "explain": ".commands.explain:explain",
@@ -59,6 +60,7 @@ def fencepost() -> None:
         "init": ".commands.cluster:init",
         "transfer-leader": ".commands.handover:transfer_leader",
         "step-down": ".commands.handover:step_down",
+        "events": ".commands.events:events",
         "recover": ".commands.recover:recover",
     },
 )
@@ -122,6 +124,22 @@ def command() -> None:
     },
 )
 def resource() -> None:
+    pass
+
+
+@click.group(
+    cls=FencepostGroup,
+    help="Ask the cluster a question with a yes or a no: exit code 0 or 8.",
+    examples=("fencepost check ready", "fencepost check quorum-critical n3"),
+    lazy={
+        "live": ".commands.check:live",
+        "ready": ".commands.check:ready",
+        "lag": ".commands.check:lag",
+        "fences": ".commands.check:fences",
+        "quorum-critical": ".commands.check:quorum_critical",
+    },
+)
+def check() -> None:
     pass
 
 

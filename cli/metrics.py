@@ -120,6 +120,11 @@ class NodeMetrics:
     def _elections(self) -> Iterator[Metric]:
         measures, elections = self._sources.measures, self._sources.machine.elections
         for name, text, value in (
+            (
+                "campaigns",
+                "Times that this node missed a leader, and asked whether to ask for votes.",
+                measures.campaigns,
+            ),
             ("elections_begun", "Times that this node asked for votes.", measures.elections_begun),
             ("elections_won", "Times that this node was elected.", measures.elections_won),
             ("leaderships_lost", "Times that this node stopped leading.", measures.leaderships_lost),
@@ -127,6 +132,21 @@ class NodeMetrics:
             ("transfers_begun", "Times that this leader began to hand over.", measures.transfers_begun),
         ):
             yield _counter(name, text, {(): value})
+        raft = self._sources.loop.raft
+        yield _counter("votes_refused", "Votes that this node asked for and was refused, by reason.",
+                       {(reason,): count for reason, count in raft.votes_refused.items()}, ("reason",))  # fmt: skip
+        yield _gauge("leading_seconds", "How long the node leads; 0 where it does not.", {(): measures.leading_s})
+        yield _histogram("leadership_seconds", "How long its leaderships that have ended took.",
+                         {(): measures.leaderships})  # fmt: skip
+        left = {
+            "now": raft.lease_left(self._sources.loop.now()),
+            "least": measures.least_lease_left_ns,
+        }
+        yield _gauge("lease_left_seconds", "Until the leader would give up if nobody answered any more: now, and the "
+                     "least at the end of a turn in its last leadership.",
+                     {(when,): ns / 1e9 for when, ns in left.items() if ns is not None}, ("when",))  # fmt: skip
+        yield _gauge("election_unapplied_entries", "Entries that this node had and had not applied when it was elected "
+                     "last.", {(): measures.unapplied_at_election})  # fmt: skip
         last = elections[-1].election if elections else None
         stages = {} if last is None else {(stage.stage,): stage.seconds for stage in last.stages}
         yield _gauge("last_election_stage_seconds", "What the last change of leader spent in each stage.",
@@ -143,6 +163,26 @@ class NodeMetrics:
             for state, number in states.items()
         }
         yield _gauge("commands", "Commands in each state.", counts, ("resource", "state"))
+        measures = self._sources.measures
+        ends = {
+            (resource, state.value): count
+            for resource, states in measures.ended.items()
+            for state, count in states.items()
+        }
+        yield _counter("commands_ended", "Commands that ended, or got in doubt, as applied here; one that is redriven "
+                       "or settled ends again.", ends, ("resource", "state"))  # fmt: skip
+        yield _counter("decisions", "Commands changed by a word from outside, or by their deadline.",
+                       measures.decisions, ("resource", "decision"))  # fmt: skip
+        yield _gauge("commands_remembered", "Commands in the state, those that have ended among them.",
+                     {(): len(machine.operations)})  # fmt: skip
+        yield _counter("commands_forgotten", "Commands that have ended and are remembered no more.",
+                       {(): machine.forgotten})  # fmt: skip
+        yield _gauge("done_watermark", "Every command that took its place up to this index has ended.",
+                     {(): machine.done_watermark})  # fmt: skip
+        yield _gauge("retention_seconds", "How long what has ended is remembered, as the cluster has agreed; 0 for "
+                     "ever.", {(): machine.retention.window_ns / 1e9})  # fmt: skip
+        yield _gauge("retention_commands", "How many that have ended are remembered; 0 for any number.",
+                     {(): machine.retention.ended_max})  # fmt: skip
         now_ns = self._sources.clock.time_ns()
         oldest: dict[tuple[str, ...], float] = {}
         for resource, pending in machine.pending.items():

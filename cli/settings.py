@@ -24,6 +24,7 @@ _DURATION_UNITS = {
     "s": 1_000_000_000,
     "m": 60_000_000_000,
     "h": 3_600_000_000_000,
+    "d": 86_400_000_000_000,
 }
 _SIZE_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "kB": 10**3, "MB": 10**6, "GB": 10**9}
 _NUMBER_AND_UNIT = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)")
@@ -68,7 +69,7 @@ def _with_unit(value: Any, units: Mapping[str, int], what: str, examples: str) -
 
 def format_duration(ns: int) -> str:
     """The shortest exact form that :func:`parse_duration` reads back."""
-    for unit in ("h", "m", "s", "ms", "us"):
+    for unit in ("d", "h", "m", "s", "ms", "us"):
         if ns and ns % _DURATION_UNITS[unit] == 0:
             return f"{ns // _DURATION_UNITS[unit]}{unit}"
     return f"{ns}ns"

@@ -15,6 +15,7 @@ from .backoff import SystemRandomness
 from .client_bulk import submit_window
 from .client_calls import call_any, call_each, call_leader, call_one
 from .client_engine import Engine
+from .client_reroutes import Reroutes
 from .client_search import SWEEP_S
 
 
@@ -78,6 +79,11 @@ class Client:
     def endpoints(self) -> list[str]:
         """The addresses that were given and those that were learned."""
         return [endpoint.address for endpoint in self._engine.endpoints]
+
+    @property
+    def reroutes(self) -> Reroutes:
+        """How often answers came from another node than before, and how long that took."""
+        return self._engine.reroutes
 
     async def submit(self, command: Command, *, wait: Wait = Wait.DONE, timeout_s: float | None = None) -> Answer:
         """Submit a command under its operation id and wait as long as ``wait`` says.

@@ -28,6 +28,7 @@ from .alarm import NEVER, Alarm
 from .backoff import jittered_s
 from .client_link import ClientLink, Endpoint
 from .client_requests import Request, closing_of, expiry_of, failure_of, no_endpoint, refusal_of, too_late
+from .client_reroutes import Reroutes
 from .client_search import SWEEP_S, LeaderSearch
 from .codec import Welcome, encode_propose, encode_submit
 from .handshake import check_welcome_to_client
@@ -74,6 +75,7 @@ class Engine:
         self._look_at_ns = 0
         """When links are looked at next; a sweep may come earlier for a deadline."""
         self._cluster_id = cluster_id
+        self.reroutes = Reroutes()
         self._incarnation = 0
         """The highest in which the cluster was met."""
         self._search = LeaderSearch(
@@ -213,20 +215,21 @@ class Engine:
     def answered(self, link: ClientLink, answers: list[Answer]) -> None:
         table = self._table
         link.outstanding -= len(answers)
-        progress = False
+        first: Request | None = None
         for answer in answers:
             request = table.get(answer.request_id)
             if request is None:
                 continue  # It was answered elsewhere, or given up.
             if answer.status == _DONE:
-                progress = True
                 del table[answer.request_id]
+                first = first or request
                 if not request.future.done():
                     request.future.set_result(answer)
             else:
                 self._not_done(link, request, answer)
-        if progress:
+        if first is not None:
             self._search.executed_by(link.endpoint)
+            self.reroutes.answered(link.endpoint, first.deadline_ns - int(first.timeout_s * _S), self._now())
 
     def _not_done(self, link: ClientLink, request: Request, answer: Answer) -> None:
         if answer.status == _REFUSED:

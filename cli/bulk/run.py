@@ -65,6 +65,10 @@ class Summary:
     """Lines whose outcome an earlier run had noted in the resume file."""
     conflicts: int = 0
     """Those of the refused whose id stands for another command."""
+    reroutes: int = 0
+    """How often answers came from another node than before."""
+    longest_reroute_s: float = 0.0
+    """The longest time without an answer that came of it."""
     stopped: str = ""
     """Why reading ended before the input did; empty when it did not."""
     fates: Counter[Fate] = field(default_factory=Counter)
@@ -79,6 +83,8 @@ class Summary:
             **{fate.value: self.fates[fate] for fate in Fate},
             "conflicts": self.conflicts,
             "resumed": self.resumed,
+            "reroutes": self.reroutes,
+            "longest_reroute_s": round(self.longest_reroute_s, 6) if self.reroutes else None,
             "stopped": self.stopped or None,
             "problems": sorted(self.problems, key=lambda problem: int(problem["line"])),
         }

@@ -11,7 +11,7 @@ import click
 from ...raft.core.errors import FencepostError, NoEndpoint, NoLeader
 from ..app import FencepostCommand, Session, current_session, run_async
 from ..output import Column, Renderer
-from ..settings import DURATION
+from ..settings import DURATION, format_duration
 from .membership import member_lines, members_by, part_of, sent_snapshots, unlisted
 from .parameters import SettingType
 
@@ -67,7 +67,7 @@ async def _status(session: Session, watch: bool, interval_s: float) -> None:
 
 
 def show(render: Renderer, body: Mapping[str, Any]) -> None:
-    footer = [_leader_line(body), *member_lines(body["members"]), *_election_line(body)]
+    footer = [_leader_line(body), *member_lines(body["members"]), *_election_line(body), *_outbox_line(body)]
     render.show("Status", body, _COLUMNS, rows="nodes", footer=footer)
     for warning in body["warnings"]:
         render.warning(warning)
@@ -82,6 +82,7 @@ def summarise(answers: Mapping[str, Any]) -> dict[str, Any]:
         "nodes": [_row(endpoint, answer, members) for endpoint, answer in answers.items()],
         "members": members,
         "last_election": _last_election(bodies),
+        "outbox": _outbox(bodies),
         "warnings": [*_warnings(bodies), *unlisted(bodies, members, list(answers))],
     }
 
@@ -92,7 +93,7 @@ def _row(endpoint: str, answer: Any, members: Mapping[str, Any]) -> dict[str, An
             "endpoint": endpoint, "reachable": False, "node": None, "role": None, "part": None, "term": None,
             "leader": None, "commit": None, "applied": None, "snapshot_index": None, "activation": {},
             "pending": None, "error": _said(endpoint, answer), "resources": {}, "peers": {}, "disk": {},
-            "state_digest": None,
+            "state_digest": None, "outbox": {},
         }  # fmt: skip
     resources = answer.get("resources") or {}
     errors = [f"{name}: {each['last_error']}" for name, each in resources.items() if each.get("last_error")]
@@ -120,6 +121,7 @@ def _row(endpoint: str, answer: Any, members: Mapping[str, Any]) -> dict[str, An
         "peers": answer.get("peers") or {},
         "disk": answer.get("disk") or {},
         "state_digest": answer.get("state_digest"),
+        "outbox": answer.get("outbox") or {},
         "uptime_s": answer.get("uptime_s"),
         "pid": answer.get("pid"),
         "version": answer.get("version"),
@@ -190,6 +192,25 @@ def _election_line(body: Mapping[str, Any]) -> list[str]:
     return [f"last election: {last['node']} in term {last['token']['term']}: {stages}"]
 
 
+def _outbox(bodies: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """What is remembered, as whoever has applied most has it."""
+    known = [body for body in bodies if body.get("outbox")]
+    return dict(max(known, key=lambda body: int(body["applied_index"]))["outbox"]) if known else None
+
+
+def _outbox_line(body: Mapping[str, Any]) -> list[str]:
+    outbox = body["outbox"]
+    if outbox is None:
+        return []
+    kept = f"{outbox['operations']:,} remembered, {outbox['forgotten']:,} forgotten"
+    return [f"commands: {kept}; retention {_retention_text(outbox['retention_ns'], outbox['retention_count'])}"]
+
+
+def _retention_text(window_ns: int, ended_max: int) -> str:
+    window = [format_duration(window_ns)] if window_ns else []
+    return " or ".join([*window, *([f"{ended_max:,} that have ended"] if ended_max else [])]) or "for ever"
+
+
 def _warnings(bodies: Sequence[Mapping[str, Any]]) -> list[str]:
     found: list[str] = []
     for key, what in (
@@ -202,12 +223,41 @@ def _warnings(bodies: Sequence[Mapping[str, Any]]) -> list[str]:
             groups.setdefault(str(body.get(key, "")), []).append(str(body["node_id"]))
         if len(groups) > 1:
             found.append(f"{what}: " + "; ".join(f"{', '.join(nodes)} {value}" for value, nodes in groups.items()))
+    found += _different_settings(bodies)
     for body in bodies:
         disk = body.get("disk") or {}
         if disk.get("low"):
             reserve = "" if disk.get("reserve_held") else ", and the reserve is used up"
             found.append(f"{body['node_id']} has {disk['free_bytes'] >> 20} MiB left on its disk{reserve}")
     return found
+
+
+def _different_settings(bodies: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What has to be alike in the files of all nodes, and is not."""
+    found = []
+    for key, what, text in (
+        # Each leader sets its own, so what is remembered would change with the leader.
+        ("retention_wanted", "[outbox] retention differs, and the leader's counts", _retention_wanted),
+        # A leader trusts its lease for its own election timeout, and others wait for theirs (S49).
+        ("timing", "[raft] times differ, and a leader may trust itself for longer than others wait", _timing_text),
+    ):
+        groups: dict[str, list[str]] = {}
+        for body in bodies:
+            if body.get(key) is not None:
+                groups.setdefault(text(body[key]), []).append(str(body["node_id"]))
+        if len(groups) > 1:
+            different = "; ".join(f"{', '.join(nodes)} {value}" for value, nodes in groups.items())
+            found.append(f"the nodes' {what}: {different}")
+    return found
+
+
+def _retention_wanted(wanted: Mapping[str, int]) -> str:
+    return _retention_text(wanted["window_ns"], wanted["ended_max"])
+
+
+def _timing_text(timing: Mapping[str, int]) -> str:
+    election, heartbeat = timing["election_timeout_ns"], timing["heartbeat_ns"]
+    return f"{format_duration(election)} with heartbeats of {format_duration(heartbeat)}"
 
 
 def raise_for(body: Mapping[str, Any], answers: Mapping[str, Any]) -> None:

@@ -236,6 +236,8 @@ async def _submit_bulk(
                 # Interrupted or not, what is known is said.
                 if shown > PROBLEMS_SHOWN and not render.machine:
                     render.warning(f"{shown - PROBLEMS_SHOWN} more; -o json lists them")
+                run.summary.reroutes = client.reroutes.count
+                run.summary.longest_reroute_s = client.reroutes.longest_s
                 _show_summary(session, run.summary)
     return run.summary.exit_code
 
@@ -256,9 +258,12 @@ def _open(source: str, stack: ExitStack) -> IO[bytes]:
 
 def _show_summary(session: Session, summary: Summary) -> None:
     body = summary.as_dict()
-    counts = [key for key, value in body.items() if isinstance(value, int)]
+    counts = [key for key, value in body.items() if isinstance(value, int) and key != "reroutes"]
     columns = [Column.of(key.replace("_", " "), key) for key in counts]
     footer = []
+    if summary.reroutes:
+        longest = f"{summary.longest_reroute_s:.1f} s"
+        footer.append(f"another node answered {summary.reroutes} times; the longest wait for it was {longest}")
     if summary.stopped:
         footer.append(f"stopped {summary.stopped}; later lines were not read")
     if summary.fates[Fate.UNKNOWN] or summary.fates[Fate.NOT_SUBMITTED]:

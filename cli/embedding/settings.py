@@ -9,10 +9,13 @@ from pathlib import Path
 from ...raft.core.errors import ConfigurationError
 from ...raft.node.command_log import Lines
 from ..config import (
+    RETENTION_COUNT,
+    RETENTION_NS,
     ClusterConfiguration,
     LimitsConfiguration,
     NodeConfiguration,
     NodeSection,
+    OutboxConfiguration,
     RaftConfiguration,
     SnapshotsConfiguration,
     StorageConfiguration,
@@ -50,6 +53,10 @@ class NodeSettings:
     """Entries kept in front of a snapshot."""
     segment_bytes: int = 64 << 20
     """Size at which a log file is closed and the next begun."""
+    retention_s: float = RETENTION_NS / _S
+    """So long after its end a command of an outbox is remembered; 0 for ever. The leader's setting counts."""
+    retention_count: int = RETENTION_COUNT
+    """So many that have ended are remembered once they are ten minutes old; 0 for any number."""
 
 
 def configuration_of(settings: NodeSettings | Path | str) -> NodeConfiguration:
@@ -79,6 +86,9 @@ def configuration_of(settings: NodeSettings | Path | str) -> NodeConfiguration:
         storage=StorageConfiguration(segment_bytes=settings.segment_bytes),
         snapshots=SnapshotsConfiguration(entries=settings.snapshot_entries, retained=settings.retained_entries),
         limits=LimitsConfiguration(),
+        outbox=OutboxConfiguration(
+            retention_ns=int(settings.retention_s * _S), retention_count=settings.retention_count
+        ),
     )
 
 
@@ -88,5 +98,7 @@ def _check(settings: NodeSettings) -> None:
     http = (settings.http,) if settings.http else ()
     for address in (settings.peer, settings.client, *http, *settings.peers.values()):
         parse_address(address)
+    if settings.retention_s < 0 or settings.retention_count < 0:
+        raise ValueError("what is remembered is no less than nothing: retention_s and retention_count are 0 or more")
     if settings.node_id in settings.peers:
         raise ValueError(f"peers names {settings.node_id!r}, which is this node; it names the others")

@@ -108,6 +108,12 @@ def _vote_refusal(state: RaftState, term: int, last_log_index: int, last_log_ter
     return ""
 
 
+def _count_refusal(state: RaftState, source: str, reason: str) -> None:
+    """The first answer of a voter, as with the votes themselves."""
+    if reason and source not in state.votes:
+        state.votes_refused[reason] = state.votes_refused.get(reason, 0) + 1
+
+
 def handle_pre_vote(state: RaftState, source: str, message: PreVote) -> None:
     """Answer without changing anything here: a granted pre-vote raises no term (S01, S02)."""
     configuration = state.committed_configuration()
@@ -125,6 +131,7 @@ def handle_pre_vote(state: RaftState, source: str, message: PreVote) -> None:
 def handle_pre_vote_response(state: RaftState, source: str, message: PreVoteResponse) -> None:
     if state.role is not Role.PRE_CANDIDATE or message.round != state.pre_vote_round:
         return  # Not even its term: a late refusal must not take a node away from its leader.
+    _count_refusal(state, source, message.reason)
     if message.reason == "removed":
         state.removed = True
         state.become_follower(state.current_term, "", "removed from the cluster")
@@ -158,6 +165,8 @@ def handle_request_vote(state: RaftState, source: str, message: RequestVote) -> 
 
 
 def handle_request_vote_response(state: RaftState, source: str, message: RequestVoteResponse) -> None:
+    if state.role is Role.CANDIDATE and message.term >= state.current_term:
+        _count_refusal(state, source, message.reason)
     if message.term > state.current_term:
         state.become_follower(message.term, "", "higher term in a vote answer")
         return

@@ -109,6 +109,8 @@ class RaftState:
 
         self.votes: dict[str, bool] = {}
         self.pre_vote_round = 0
+        self.votes_refused: dict[str, int] = {}
+        """By reason: votes and pre-votes that this node asked for and was refused. Nothing rests on it."""
         self.removed = False
         """A voter has said that this node was taken out of the cluster for good."""
         # Whoever has promised a leader to keep its vote to itself has forgotten it with the process.

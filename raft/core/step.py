@@ -186,6 +186,13 @@ class Raft(RaftState):
             and now - min(self.quorum_contact, now) < self.lease_bound()
         )
 
+    def lease_left(self, now: int) -> int | None:
+        """Nanoseconds until this leader would give up, if nobody answered any more; below zero it is overdue. None
+        where it does not lead, or nobody has followed yet."""
+        if self.role is not Role.LEADER or self.commit_index < self.term_start_index:
+            return None
+        return min(self.quorum_contact, now) + self.options.election_timeout - now
+
     def stale_age(self, now: int) -> int | None:
         """How old the state here may be, as far as this node knows: nanoseconds since a leader's word was
         heard, or since a quorum followed this leader. None if there is none, or if something is known to be

@@ -300,6 +300,7 @@ class EffectsCoordinator:
                 "activation": status[name]["activation"],
                 "token": None if fence is None else token_json(fence.token),
                 "holder": "" if fence is None else fence.holder,
+                "leader_token": status[name]["token"],
                 "error": "" if error is None else str(error),
             }
             if len(body) == len(self._resources):

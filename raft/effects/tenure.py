@@ -152,7 +152,8 @@ class Tenure:
             self._stages.reached("catch-up", self._clock.monotonic_ns())
             # Before any activation, so that what they end is not in doubt and not done again.
             self._late.propose(self._node_loop)
-            self._due.settle(self._retention)
+            if self._seats:  # Else nothing ends that could be forgotten.
+                self._due.settle(self._retention)
             for pending in self._machine.pending.values():
                 self._due.watch(pending.values())
             for name in self._seats:

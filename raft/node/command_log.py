@@ -69,11 +69,12 @@ class CommandLog:
         if lines is Lines.NONE:
             return
         leads = None
-        for result in results:
+        for entry, result in zip(entries, results, strict=True):
             if type(result) is not list:
                 continue
             for operation in result:
-                if operation.state not in TERMINAL:
+                # Dispatch and outcome may have been applied together, and both name the operation.
+                if operation.state not in TERMINAL or operation.history[-1].index != entry.index:
                     continue
                 if lines is Lines.UNSUCCESSFUL and operation.state is OperationState.SUCCEEDED:
                     continue

@@ -39,10 +39,12 @@ class NodeQueries:
         leader_address: Callable[[str], str],
         addresses: Callable[[], Mapping[str, str]] = dict,
         disk: Callable[[], dict[str, Any]] = dict,
+        happened: Callable[[int], list[dict[str, Any]]] = lambda number: [],
     ) -> None:
         """``identity`` goes into every status as it stands. ``links()`` and ``resources()`` describe
         peers and resources; ``waiting_reason(operation)`` says why a command stands still;
-        ``addresses()`` are the peer addresses in use, by node id; ``disk()`` says how the log's disk is."""
+        ``addresses()`` are the peer addresses in use, by node id; ``disk()`` says how the log's disk is;
+        ``happened(number)`` is what this node remembers of its own life after the one of that number."""
         self._loop = loop
         self._machine = machine
         self._identity = identity
@@ -52,6 +54,7 @@ class NodeQueries:
         self._leader_address = leader_address
         self._addresses = addresses
         self._disk = disk
+        self._happened = happened
         self._started_at = loop.now()
 
     def methods(self) -> dict[str, Callable[[dict[str, Any]], Any]]:
@@ -287,6 +290,7 @@ class NodeQueries:
                 for record in self._machine.activations
                 if record.index > after
             ],
+            "happened": self._happened(int(parameters.get("after_number") or 0)),
         }
 
 

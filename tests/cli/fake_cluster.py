@@ -125,12 +125,24 @@ class FakeNode:
                     "dead": 0,
                     "stale_refusals": 0,
                     "last_error": cluster.trouble if leads else "",
+                    "required": cluster.required,
                 }
             },
             "definitions_digest": self.digest,
             "last_election": {"node": cluster.leader, "token": TOKEN, "stages": [{"stage": "elect", "seconds": 0.25}]},
             "uptime_s": 1.0,
             "pid": 1,
+        }
+
+    def call_events(self) -> dict[str, Any]:
+        activation = {
+            "index": 2, "time_ns": START_NS + 1, "resource": "ledger", "token": TOKEN, "holder": "n2/i/1",
+            "returned": 3, "in_doubt": 1,
+        }  # fmt: skip
+        return {
+            "elections": self.cluster.elections,
+            "activations": [activation],
+            "happened": self.cluster.happened.get(self.node_id, []),
         }
 
     def call_command_get(self, id: str) -> dict[str, Any]:
@@ -218,7 +230,8 @@ class FakeNode:
 
     def call_resource_fences(self) -> dict[str, Any]:
         fence = {"kind": "sqlite", "guarantee": "fenced", "token": TOKEN, "holder": "n2/i/1", "error": ""}
-        return {"resources": {"ledger": {**fence, "activation": "ACTIVE"}}}
+        fence |= self.cluster.fence
+        return {"resources": {"ledger": {**fence, "activation": "ACTIVE", "leader_token": TOKEN}}}
 
     def call_resource_mode(self, resource: str, mode: str, quiet_ns: int) -> dict[str, Any]:
         observed = {"since_ns": 1, "observed_ns": 1, "guarded": ["entries"]} if mode else {"guarded": []}
@@ -260,6 +273,15 @@ class FakeCluster:
         self.sessions_ended: list[str] = []
         self.activation = "ACTIVE"
         self.trouble = ""
+        self.required = True
+        self.fence: dict[str, Any] = {}
+        """What the ledger says of its fence, other than usual."""
+        self.happened: dict[str, list[dict[str, Any]]] = {}
+        """By node, what it says that happened to it."""
+        self.elections: list[dict[str, Any]] = [
+            {"index": 1, "time_ns": START_NS, "node": leader, "token": TOKEN,
+             "stages": [{"stage": "elect", "seconds": 0.25}]}
+        ]  # fmt: skip
         self.index = 1
         self.snapshot_index = 0
         self.lagging: dict[str, int] = {}

@@ -20,6 +20,8 @@ class FakeMembers:
         self.leader = leader
         self.configuration = Configuration(nodes)
         self.silent: set[str] = set()
+        self.behind: dict[str, int] = {}
+        """Entries that members lack which do answer."""
         self.stuck = False
         self.transfers: list[str] = []
         self.term = 7
@@ -53,7 +55,7 @@ class FakeMembers:
                     "address": self.configuration.address(node) or f"127.0.0.1:{port}",
                     "connected": None if own else not silent,
                     "match_index": 0 if silent else 12,
-                    "behind": None if own else 12 if silent else 0,
+                    "behind": None if own else 12 if silent else self.behind.get(node, 0),
                     "last_contact_s": None if own or silent else 0.125,
                 }
             )

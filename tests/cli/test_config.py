@@ -151,7 +151,7 @@ BAD = [
     ),
     (
         GOOD + '[raft]\nheartbeat = "1 fortnight"\n',
-        ["n1.toml:12: raft.heartbeat: unknown unit 'fortnight'; the units are ns, us, ms, s, m, h"],
+        ["n1.toml:12: raft.heartbeat: unknown unit 'fortnight'; the units are ns, us, ms, s, m, h, d"],
     ),
     (
         GOOD + '[raft]\nheartbeat = "400ms"\n',

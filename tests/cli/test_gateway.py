@@ -19,6 +19,8 @@ from fencepost.cli.compose import ComposedNode
 from fencepost.cli.config import NodeConfiguration
 from fencepost.cli.config_file import load
 from fencepost.cli.local_cluster import free_peer_addresses
+from fencepost.cli.payload import new_operation_id
+from fencepost.raft.core.errors import OperationIdExpired
 from fencepost.raft.outbox.codec import Command
 from fencepost.raft.ports import Wait
 from fencepost.transport.client import Client
@@ -35,12 +37,13 @@ effects.credit.sql = "INSERT INTO entries VALUES (:account, :cents)"
 """
 
 
-def configured(folder: Path, *, peers: str = "", node: str = "") -> NodeConfiguration:
+def configured(folder: Path, *, peers: str = "", node: str = "", more: str = "") -> NodeConfiguration:
     host, _, port = free_peer_addresses(["n1"])["n1"].rpartition(":")
     client, http = f"{host}:{int(port) + 100}", f"{host}:{int(port) + 200}"
     (folder / "n1.toml").write_text(
         f'[cluster]\nid = "alone"\n[node]\nid = "n1"\ndata_dir = "n1"\npeer = "{host}:{port}"\nclient = "{client}"\n'
-        f'http = "{http}"\n{node}\n[raft]\nheartbeat = "20ms"\nelection_timeout = "100ms"\n[peers]\n{peers}\n{LEDGER}'
+        f'http = "{http}"\n{node}\n[raft]\nheartbeat = "20ms"\nelection_timeout = "100ms"\n[peers]\n{peers}\n'
+        f"{LEDGER}{more}"
     )
     return load(folder / "n1.toml")
 
@@ -81,6 +84,11 @@ async def test_a_leader_is_ready_says_so_and_counts_what_it_did(tmp_path: Path) 
                 bad = await client.submit(credit("bad", 0), wait=Wait.DONE)
                 assert bad.state == "failed"
                 scraped = samples((await http.get("/metrics")).text)
+                # About to stop: not ready any more, although it leads and everything is active.
+                node.service.stop_admitting()
+                leaving = await http.get("/readyz")
+                assert leaving.status_code == 503
+                assert [name for name, each in leaving.json()["checks"].items() if not each["ok"]] == ["admitting"]
         finally:
             await node.close()
     assert scraped["fencepost_role", ("leader",)] == 1
@@ -99,6 +107,20 @@ async def test_a_leader_is_ready_says_so_and_counts_what_it_did(tmp_path: Path) 
     assert scraped["fencepost_resource_activation", ("ledger", "active")] == 1
     assert scraped["fencepost_resource_activation_seconds", ("ledger", "fencing")] > 0
     assert scraped["fencepost_elections_won_total", ()] == 1
+    assert scraped["fencepost_leader_changes_total", ()] == 1
+    assert scraped["fencepost_leading_seconds", ()] > 0
+    assert scraped["fencepost_leadership_seconds_count", ()] == 0
+    assert 0 < scraped["fencepost_lease_left_seconds", ("least",)] <= scraped["fencepost_lease_left_seconds", ("now",)]
+    assert scraped["fencepost_election_unapplied_entries", ()] == 0
+    assert scraped["fencepost_commands_ended_total", ("ledger", "succeeded")] == 1
+    assert scraped["fencepost_commands_ended_total", ("ledger", "failed")] == 1
+    assert scraped["fencepost_commands_remembered", ()] == 2
+    assert scraped["fencepost_commands_forgotten_total", ()] == 0
+    assert scraped["fencepost_done_watermark", ()] >= bad.index
+    assert scraped["fencepost_retention_seconds", ()] == 30 * 86_400
+    assert scraped["fencepost_retention_commands", ()] == 1_000_000
+    assert scraped["fencepost_stale_refusals_total", ("ledger",)] == 0
+    assert scraped["fencepost_duplicates_total", ("ledger",)] == 0
     for stage in ("detect", "elect", "catch-up", "fence", "reconcile", "first-effect"):
         assert scraped["fencepost_last_election_stage_seconds", (stage,)] >= 0
     assert scraped["fencepost_disk_free_bytes", ()] > 0
@@ -193,3 +215,37 @@ async def modes_of(node: ComposedNode, configuration: NodeConfiguration, tmp_pat
             assert (await mode("observe"))[0] == 6
     finally:
         await node.close()
+
+
+async def test_what_has_ended_is_forgotten_as_the_file_says_and_status_and_metrics_show_it(tmp_path: Path) -> None:
+    configuration = configured(tmp_path, more='[outbox]\nretention = "200ms"\nretention_count = 5\n')
+    node = ComposedNode(configuration)
+    with capture_logs():
+        try:
+            await node.start()
+            async with (
+                Client([configuration.node.client]) as client,
+                httpx.AsyncClient(base_url=f"http://{configuration.node.http}", trust_env=False) as http,
+            ):
+                name = new_operation_id()
+                await client.submit(credit(name), wait=Wait.DONE)
+
+                async def forgotten() -> object:
+                    return (await client.call("status", {}))["outbox"]["forgotten"]
+
+                await eventually_async(forgotten, within_s=10, what="it is forgotten")
+                status = await asyncio.to_thread(run_json, "status", "--endpoints", configuration.node.client)
+                scraped = samples((await http.get("/metrics")).text)
+                with pytest.raises(OperationIdExpired):
+                    await client.submit(credit(name), wait=Wait.DONE)
+        finally:
+            await node.close()
+    code, body = status
+    assert code == 0
+    outbox = body["outbox"]
+    assert (outbox["operations"], outbox["forgotten"]) == (0, 1)
+    assert (outbox["retention_ns"], outbox["retention_count"]) == (200_000_000, 5)
+    assert scraped["fencepost_commands_forgotten_total", ()] == 1
+    assert scraped["fencepost_commands_remembered", ()] == 0
+    assert scraped["fencepost_retention_seconds", ()] == 0.2
+    assert scraped["fencepost_commands_ended_total", ("ledger", "succeeded")] == 1, "that it ended is not forgotten"

@@ -53,6 +53,7 @@ SPECIFIED = {
     "member config", "member add", "member promote", "member remove", "status", "submit", "command list",
     "command show", "command watch", "command cancel", "command redrive", "command resolve", "command discard",
     "resource list", "resource fences", "resource claim", "resource mode", "proxy", "wait",
+    "check live", "check ready", "check lag", "check fences", "check quorum-critical", "cluster events",
     "jepsen check", "jepsen replay", "jepsen run",
     "cluster recover", "log tail", "log get", "log verify", "snapshot save", "snapshot inspect", "snapshot restore",
     "debug storage-workload", "debug storage-recover",

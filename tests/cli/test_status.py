@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from fencepost.cli.commands.membership import member_lines
-from fencepost.cli.commands.status import summarise
+from fencepost.cli.commands.status import show, summarise
+from fencepost.cli.output import Renderer
 from fencepost.raft.core.configuration import Configuration
 from fencepost.raft.core.errors import NoEndpoint
 from tests.waiting import eventually
@@ -172,6 +173,60 @@ def test_a_node_that_found_another_state_elsewhere_says_so() -> None:
     assert rows[0]["error"] is None
     assert "STATE_DIVERGED" in rows[1]["error"]
     assert rows[1]["state_digest"]["differences"] == 2
+
+
+def outbox(**more: int) -> dict[str, int]:
+    return {"operations": 0, "forgotten": 0, "retention_ns": 0, "retention_count": 0} | more
+
+
+def test_what_is_remembered_is_that_of_whoever_has_applied_most() -> None:
+    behind = node("n1", "leader", 7, "n1", outbox=outbox(operations=1))
+    ahead = node("n2", "follower", 7, "n1", outbox=outbox(operations=1234, forgotten=5), applied_index=9)
+    body = summarise({"n1:1": behind, "n2:1": ahead})
+    assert body["outbox"]["operations"] == 1234
+    assert body["nodes"][0]["outbox"]["operations"] == 1
+    assert summarise({"n1:1": node("n1", "leader", 7, "n1")})["outbox"] is None
+
+
+@pytest.mark.parametrize(
+    ("retention", "said"),
+    [
+        ({}, "for ever"),
+        ({"retention_ns": 30 * 86_400_000_000_000}, "30d"),
+        ({"retention_ns": 90_000_000_000, "retention_count": 1_000_000}, "90s or 1,000,000 that have ended"),
+    ],
+)
+def test_what_is_remembered_stands_in_a_line(
+    retention: dict[str, int], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = outbox(operations=1234, forgotten=5, **retention)
+    show(Renderer(), summarise({"n1:1": node("n1", "leader", 7, "n1", outbox=found)}))
+    assert f"commands: 1,234 remembered, 5 forgotten; retention {said}" in capsys.readouterr().out.splitlines()
+
+
+def test_nodes_that_want_to_remember_for_different_times_are_a_warning() -> None:
+    def wants(name: str, window_ns: int, ended_max: int) -> dict[str, Any]:
+        return node(name, "follower", 7, "n1", retention_wanted={"window_ns": window_ns, "ended_max": ended_max})
+
+    alike = {"n1:1": wants("n1", 60_000_000_000, 5), "n2:1": wants("n2", 60_000_000_000, 5)}
+    assert summarise(alike)["warnings"] == []
+    body = summarise({**alike, "n3:1": wants("n3", 0, 0)})
+    assert body["warnings"] == [
+        "the nodes' [outbox] retention differs, and the leader's counts: n1, n2 1m or 5 that have ended; n3 for ever"
+    ]
+
+
+def test_nodes_that_wait_for_different_times_are_a_warning_s49() -> None:
+    def waits(name: str, election_timeout_ms: int) -> dict[str, Any]:
+        timing = {"heartbeat_ns": 100_000_000, "election_timeout_ns": election_timeout_ms * 1_000_000}
+        return node(name, "follower", 7, "n1", timing=timing)
+
+    assert summarise({"n1:1": waits("n1", 1000), "n2:1": waits("n2", 1000)})["warnings"] == []
+    body = summarise({"n1:1": waits("n1", 1000), "n2:1": waits("n2", 500)})
+    assert body["warnings"] == [
+        "the nodes' [raft] times differ, and a leader may trust itself for longer than others wait: "
+        "n1 1s with heartbeats of 100ms; n2 500ms with heartbeats of 100ms"
+    ]
 
 
 def test_an_unconfirmed_leader_is_labelled() -> None:

@@ -99,6 +99,9 @@ async def test_three_shells_and_a_file_of_webhooks_s50_s52(tmp_path: Path, data_
         stdout, stderr = await output
         assert bulk.returncode == 0, stderr
         summary = json.loads(stdout)
+        # Whoever led at first was killed, and the run went on.
+        assert summary["reroutes"] >= 1
+        assert 0 < summary["longest_reroute_s"] < 30
         assert summary["lines"] == summary["done"] + summary["replayed"] == len(rows)
 
         again = await fencepost(*SUBMIT, *LANE, f"@{source}", cwd=folder)

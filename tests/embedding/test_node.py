@@ -27,6 +27,8 @@ from fencepost import (
     OutcomeUnknown,
     Retention,
 )
+from fencepost.cli.config import OutboxConfiguration
+from fencepost.cli.embedding.settings import configuration_of
 from tests.waiting import eventually_async
 
 from .support import Add, Counters, Embedded
@@ -427,6 +429,17 @@ async def test_a_node_is_entered_once_and_needs_a_machine_for_proposals(tmp_path
             await Node(settings).__aenter__()
     with pytest.raises(ConfigurationError, match="names 'n1'"):
         Node(replace(settings, peers={"n1": "127.0.0.1:1"}))
+    with pytest.raises(ConfigurationError, match="retention_s and retention_count are 0 or more"):
+        Node(replace(settings, retention_s=-1))
+
+
+def test_what_an_outbox_remembers_is_as_in_a_file_unless_it_is_said(tmp_path: Path) -> None:
+    settings = Embedded(tmp_path).settings_of("n1")
+    outbox = configuration_of(settings).outbox
+    assert outbox == OutboxConfiguration()
+    assert (outbox.retention_ns, outbox.retention_count) == (30 * 86_400 * 1_000_000_000, 1_000_000)
+    outbox = configuration_of(replace(settings, retention_s=0.5, retention_count=7)).outbox
+    assert (outbox.retention_ns, outbox.retention_count) == (500_000_000, 7)
 
 
 @pytest.mark.endure

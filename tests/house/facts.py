@@ -66,12 +66,14 @@ KINDS: dict[str, tuple[str, str]] = {
     "Status": (
         "`status`",
         "`leader` (null, or node, term, confirmed, agree, voters), `nodes`, `members` (voters, outgoing, learners, "
-        "joint), `last_election`, `warnings`",
+        "joint), `last_election`, `outbox` (null, or operations, forgotten, retention_ns, retention_count, "
+        "done_watermark, forgotten_ids_ns, cluster_time_ns), `warnings`",
     ),
     "Submission": ("`submit`", "id, resource, effect, lane, wait, state, replayed, index, term, result, error"),
     "BulkSummary": (
         "`submit --bulk`",
-        "`lines`, `submitted`, a number for each fate, `conflicts`, `resumed`, `stopped`, `problems`",
+        "`lines`, `submitted`, a number for each fate, `conflicts`, `resumed`, `stopped`, `problems`, "
+        "`reroutes` (answers from another node than before), `longest_reroute_s`",
     ),
     "BulkProgress": ("`submit --bulk`, stderr", "`ended`, `total`, a number for each fate"),
     "OperationId": ("`submit`, stderr", "`id`, before anything is sent"),
@@ -88,12 +90,26 @@ KINDS: dict[str, tuple[str, str]] = {
         "`items`: name, kind, guarantee, activation, token, pending, in_flight, dead, in_doubt, last_error",
     ),
     "ResourceClaim": ("`resource claim`", "`resource`, `token`"),
-    "ResourceFenceList": ("`resource fences`", "`items`: name, kind, guarantee, activation, token, holder, error"),
+    "ResourceFenceList": (
+        "`resource fences`",
+        "`items`: name, kind, guarantee, activation, token, leader_token, holder, error",
+    ),
     "ResourceMode": (
         "`resource mode`",
         "resource, mode, since_ns, observed_ns, unfenced, would_reject, last_unfenced_ns, guarded, unguarded, now_ns",
     ),
     "Wait": ("`wait`", "`for`, `found`"),
+    "Check": (
+        "`check live`, `ready`, `lag`, `fences`, `quorum-critical`",
+        "`check`, `ok`, `items`: name, ok, found, and what it was judged by (`lag`: behind, part; `fences`: guarantee, "
+        "token, leader_token; `quorum-critical`: left)",
+    ),
+    "ClusterEvent": (
+        "`cluster events --follow`",
+        "time_ns, event, node, term, index (null for what only a node remembers), resource, detail, and what belongs "
+        "to the event: stages, returned, in_doubt, leader, target, reason, times, voters, outgoing, learners",
+    ),
+    "ClusterEventList": ("`cluster events`", "`items`"),
     "MemberList": (
         "`member list`",
         "`items`: node, part, leader, address, connected, match_index, behind, last_contact_s; `configuration`, "

@@ -30,7 +30,9 @@ from fencepost.raft.node.applier import Applier
 from fencepost.raft.node.commands import CommandCalls
 from fencepost.raft.node.entries import EntryReading
 from fencepost.raft.node.handover import HandoverCalls
+from fencepost.raft.node.happenings import Happenings
 from fencepost.raft.node.loop import RaftLoop
+from fencepost.raft.node.measures import NodeMeasures
 from fencepost.raft.node.members import MemberCalls
 from fencepost.raft.node.plainlog import PlainLog
 from fencepost.raft.node.queries import NodeQueries
@@ -205,6 +207,8 @@ class SimNode:
             randomness=world,
             loop=loop,
         )
+        self.happenings = Happenings(name, self.clock.time_ns, self.effects.stale_refusals)
+        self.measures = NodeMeasures(self.loop)
         queries = NodeQueries(
             loop=self.loop,
             machine=self.machine,
@@ -214,6 +218,7 @@ class SimNode:
             waiting_reason=self.effects.waiting_reason,
             leader_address=client_address,
             addresses=self.addresses,
+            happened=self.happenings.since,
         )
         members = MemberCalls(self.loop, loop, leader_address=client_address, addresses=self.addresses)
         self.handover = HandoverCalls(self.loop, loop, self.effects, leader_address=client_address)
@@ -232,8 +237,8 @@ class SimNode:
                 **commands.methods(),
             },
         )
-        self.loop.observe(self.effects)
-        self.loop.observe(self.service)
+        for observer in (self.effects, self.service, self.happenings, self.measures):
+            self.loop.observe(observer)
         self.process.call_soon(self.loop.start)
 
     def addresses(self) -> dict[str, str]:
