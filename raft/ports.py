@@ -295,6 +295,12 @@ class Resource(Protocol):
     """How many ``execute`` calls may run side by side."""
 
     @property
+    def dedupes_by_place(self) -> bool:
+        """Whether it does not keep for ever by its id what it has applied, so that an old operation is told from a new
+        one by its place alone (concepts: The fencing token). A command that is redriven has a new
+        place: whether it was applied at the old one must be known before."""
+
+    @property
     def guarantee(self) -> Guarantee:
         """What it can enforce as far as it knows now. A resource that is a server may learn of it at ``open`` and
         ``claim``; it then has a ``guarantee_reason`` as well, which says why it is not more."""
@@ -330,4 +336,6 @@ class QueryableResource(Resource, Protocol):
 
     async def query(self, attempt: Attempt) -> Answered:
         """Whether the operation of ``attempt``, which is its last one, was applied by any attempt. Does nothing but
-        look. What cannot be asked about is UNKNOWN."""
+        look. What cannot be asked about is UNKNOWN.
+
+        Raises :class:`FenceError` where the fence is not this process's any more, and :class:`ResourceUnavailable`."""

@@ -133,6 +133,7 @@ class Tenure:
                 runtime=runtime,
                 policy=policies[name],
                 may_ask=partial(self._is_active, name),
+                on_trouble=partial(self._trouble, name),
             )
             for name, resource in resources.items()
         }
@@ -213,7 +214,7 @@ class Tenure:
 
     def dedupes_by_place(self, name: str) -> bool:
         """Whether the resource recognises a repeat in a lane by its place alone."""
-        return name in self._seats and bool(getattr(self._seats[name].resource, "dedupes_by_place", False))
+        return name in self._seats and self._seats[name].resource.dedupes_by_place
 
     def claim_again(self, name: str) -> None:
         """Claim the fence of a resource anew, as after an outage: it may have been restored."""

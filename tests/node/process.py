@@ -183,7 +183,10 @@ class GatedResource:
         """(virtual nanoseconds, operation id) of every attempt that was sent."""
         self.asked: list[tuple[str, int]] = []
         """(operation id, last attempt) of every question about an operation."""
+        self.look: Callable[[Attempt], None] = lambda attempt: None
+        """Sees what every question is about."""
         self.query_fails: BaseException | None = None
+        self.dedupes_by_place = False
 
     name = property(lambda self: self.inner.name)
     guarantee: Guarantee = property(lambda self: self.inner.guarantee)  # type: ignore[assignment]
@@ -252,6 +255,7 @@ class QueryableResource(GatedResource):
     async def query(self, attempt: Attempt) -> Answered:
         await self._travel(False)
         self.asked.append((attempt.operation_id, attempt.number))
+        self.look(attempt)
         if self.query_fails is not None:
             raise self.query_fails
         return await self.inner.query(attempt)

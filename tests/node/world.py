@@ -103,11 +103,13 @@ class ResourceSpec:
         activation: ActivationPolicy = ACTIVATION,
         dispatch: DispatchPolicy = DISPATCH,
         queryable: bool = False,
+        dedupes_by_place: bool = False,
     ) -> None:
         self.name = name
         self.activation = activation
         self.dispatch = dispatch
         self.queryable = queryable
+        self.dedupes_by_place = dedupes_by_place
         self.store = MemoryStore()
         self.policy = policy
         self._effects = effects
@@ -124,7 +126,9 @@ class ResourceSpec:
             batch_limit=self._batch_limit,
             concurrency=self._concurrency,
         )
-        return (QueryableResource if self.queryable else GatedResource)(inner, process)
+        gated = (QueryableResource if self.queryable else GatedResource)(inner, process)
+        gated.dedupes_by_place = self.dedupes_by_place
+        return gated
 
 
 class SimTransport:

@@ -42,6 +42,7 @@ class HttpResource:
     """
 
     kind: ClassVar[str] = "http"
+    dedupes_by_place: ClassVar[bool] = False
 
     def __init__(
         self,

@@ -112,6 +112,14 @@ WRITE_CLAIM = """INSERT INTO fencepost.claims (resource, incarnation, term, hold
 
 READ_OPERATIONS = """SELECT operation_id, digest, result FROM fencepost.operations
     WHERE operation_id = ANY($1::text[]) AND resource = $2"""
+QUERY = """SELECT fence.cluster, fence.incarnation, fence.term, fence.holder, operations.digest, operations.result,
+        coalesce(lanes.forgotten_incarnation, 0) AS forgotten_incarnation,
+        coalesce(lanes.forgotten_index, 0) AS forgotten_index
+    FROM fencepost.fence
+        LEFT JOIN fencepost.operations ON operations.resource = fence.resource AND operations.operation_id = $2
+        LEFT JOIN fencepost.lanes ON lanes.resource = fence.resource AND lanes.lane = $3
+    WHERE fence.resource = $1"""
+"""The fence and what is kept of one operation, as they stand at one moment."""
 WRITE_OPERATIONS = """INSERT INTO fencepost.operations
         (resource, operation_id, digest, effect, lane, log_index, incarnation, term, holder, attempt, result,
         applied_ns)

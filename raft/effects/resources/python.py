@@ -63,6 +63,7 @@ class PythonResource:
     """
 
     kind: ClassVar[str] = "python"
+    dedupes_by_place: ClassVar[bool] = False
 
     def __init__(
         self,
