@@ -339,3 +339,16 @@ class QueryableResource(Resource, Protocol):
         look. What cannot be asked about is UNKNOWN.
 
         Raises :class:`FenceError` where the fence is not this process's any more, and :class:`ResourceUnavailable`."""
+
+
+@runtime_checkable
+class PrunableResource(Resource, Protocol):
+    """A resource that keeps something of every operation, and need not keep it longer than the cluster does. Methods
+    run on the effects loop, like those of :class:`Resource`."""
+
+    async def forget(self, token: FencingToken, holder: str, below: int, limit: int) -> bool:
+        """Give up what it keeps of operations of this incarnation whose place is below index ``below``: the cluster has
+        forgotten them, and none is ever attempted again. Looks at ``limit`` of them at most, and returns whether there
+        may be more. In one atomic step behind the fence; to be repeated after any failure.
+
+        Raises what ``execute`` raises."""

@@ -22,6 +22,7 @@ from .bounds import ANSWER_TIMEOUT_S, bounded
 from .dispatcher import Dispatcher, Executions, Proposer
 from .doubts import Doubts
 from .due import DueTimes
+from .forgetting import Forgetting
 from .late import LateSuccesses
 from .policy import HAND_ONS_MAX, ActivationPolicy, DispatchPolicy, RetryPolicy
 from .runtime import EffectsRuntime
@@ -122,6 +123,17 @@ class Tenure:
                     on_executed=partial(self._executed, name),
                 ),
                 executions[name].measures,
+            )
+            for name, resource in resources.items()
+        }
+        self._forgettings = {
+            name: Forgetting(
+                resource=resource,
+                authority=self.authority,
+                machine=machine,
+                runtime=runtime,
+                may_begin=partial(self._is_active, name),
+                on_trouble=partial(self._trouble, name),
             )
             for name, resource in resources.items()
         }
@@ -358,6 +370,8 @@ class Tenure:
             wake_ns = seat.dispatcher.pump()
             if wake_ns and (not earliest or wake_ns < earliest):
                 earliest = wake_ns
+        for forgetting in self._forgettings.values():
+            forgetting.pump()
         return earliest
 
     def _executed(self, name: str, succeeded: int) -> None:

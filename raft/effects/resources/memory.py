@@ -109,6 +109,20 @@ class FakeResource:
         self._claimed = Fence(token, holder)
         return None if stored is None else Fence(stored.token, stored.holder)
 
+    async def forget(self, token: FencingToken, holder: str, below: int, limit: int) -> bool:
+        """Takes for new what it has forgotten. The record of what it did stays, for tests to look at."""
+        self._reach()
+        self._pass_fence(token, holder, [])
+        first, incarnation = self.store.first, token.incarnation
+        old = [
+            key
+            for key, each in first.items()
+            if key[0] == self.name and each.token.incarnation == incarnation and each.log_index < below
+        ]
+        for key in old[:limit]:
+            del first[key]
+        return len(old) > limit
+
     async def execute(self, token: FencingToken, holder: str, attempts: Sequence[Attempt]) -> list[AttemptOutcome]:
         if len(attempts) > self.batch_limit:
             raise AssertionError(f"{len(attempts)} attempts for a batch limit of {self.batch_limit}")

@@ -27,6 +27,7 @@ from .postgres_connection import CommitRefused, PostgresBounds, PostgresConnecti
 from .postgres_effect import PostgresEffect, Statement
 from .postgres_errors import Cause, cause_of
 from .postgres_tables import (
+    DELETE_OPERATIONS,
     FIRST_FENCE,
     FORGET_LANES,
     FORGET_REFUSALS,
@@ -36,6 +37,8 @@ from .postgres_tables import (
     RAISE_FENCE,
     READ_FENCE,
     READ_LANES,
+    READ_NEWEST,
+    READ_OLDEST,
     READ_OPERATIONS,
     WRITE_CLAIM,
     WRITE_LANES,
@@ -43,6 +46,7 @@ from .postgres_tables import (
     WRITE_REFUSAL,
     Dedupe,
 )
+from .pruning import Row, Sifted, sift
 
 __all__ = ["Dedupe", "PostgresBounds", "PostgresEffect", "PostgresResource"]
 
@@ -105,6 +109,8 @@ class PostgresResource:
         self._claimed: FencingToken | None = None
         self._holder = ""
         """Who has claimed it."""
+        self._pruned = 0
+        """Up to where, in the order of acceptance, nothing is left that may go; since the last claim."""
         self._grown: dict[str, int] = {}
         """By lane, what it has done here since it was last made to forget."""
         self._lock = asyncio.Lock()
@@ -171,6 +177,7 @@ class PostgresResource:
                 refusal.append(error)
                 await self._record_refusal(connection, error, token, holder, stored, [])
         self._claimed, self._holder = token, holder
+        self._pruned = 0
         return None if stored is None else Fence(stored.token, stored.holder)
 
     async def execute(self, token: FencingToken, holder: str, attempts: Sequence[Attempt]) -> list[AttemptOutcome]:
@@ -196,6 +203,27 @@ class PostgresResource:
             return UNTOLD
         known = None if row["digest"] is None else Known(row["digest"], row["result"])
         return answer(attempt, known, claimed, (row["forgotten_incarnation"], row["forgotten_index"]))
+
+    async def forget(self, token: FencingToken, holder: str, below: int, limit: int) -> bool:
+        """Of ordered lanes it keeps what :meth:`_forget` leaves: a lane's mark says what it holds no longer."""
+        sifted = Sifted([], self._pruned, False)
+        async with self._lock, self._refusable() as refusal, self._connection.transaction() as connection:
+            stored = await self._locked_fence(connection)
+            check_kept(self.name, stored, self._claimed)
+            try:
+                await self._pass_fence(connection, stored, token, holder)
+            except FenceError as error:
+                refusal.append(error)
+                await self._record_refusal(connection, error, token, holder, stored, [])
+            else:
+                in_lanes = self.dedupe is Dedupe.TABLE
+                newest = await connection.fetchval(READ_NEWEST, self.name)
+                found = await connection.fetch(READ_OLDEST, self.name, token.incarnation, self._pruned, limit, in_lanes)
+                rows = [Row(*row) for row in found]
+                sifted = sift(rows, below=below, newest=newest, begin=self._pruned, limit=limit)
+                await connection.execute(DELETE_OPERATIONS, self.name, sifted.gone)
+        self._pruned = sifted.begin
+        return sifted.more
 
     async def fence(self) -> Fence | None:
         row = await self._look(READ_FENCE, self.name)

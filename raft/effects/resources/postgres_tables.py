@@ -129,6 +129,11 @@ WRITE_OPERATIONS = """INSERT INTO fencepost.operations
         WITH ORDINALITY AS applied (operation_id, digest, effect, lane, log_index, attempt, result, place)
     ORDER BY applied.place"""
 
+READ_OLDEST = """SELECT accepted, incarnation = $2 AND (lane = '' OR $5) AS ours, log_index FROM fencepost.operations
+    WHERE resource = $1 AND accepted > $3 ORDER BY accepted LIMIT $4"""
+READ_NEWEST = "SELECT coalesce(max(accepted), 0) FROM fencepost.operations WHERE resource = $1"
+DELETE_OPERATIONS = "DELETE FROM fencepost.operations WHERE resource = $1 AND accepted = ANY($2::bigint[])"
+
 READ_LANES = """SELECT lane, incarnation, log_index, forgotten_incarnation, forgotten_index FROM fencepost.lanes
     WHERE resource = $1 AND lane = ANY($2::text[])"""
 WRITE_LANES = """INSERT INTO fencepost.lanes (resource, lane, incarnation, log_index)

@@ -27,11 +27,12 @@ from ..modes import FenceMode, ModeReport, check_step
 from .asking import UNTOLD, answer, still_holds
 from .ledger import StoredFence, check_fence, check_kept
 from .outcomes import BEHIND, Known
+from .pruning import Sifted
 from .sqlite_batch import Again, Batch
 from .sqlite_connection import CommitRefused, SqliteConnection
 from .sqlite_effect import SqliteEffect, Statement, check_all
 from .sqlite_guard import Guard
-from .sqlite_records import write_operations, write_refusal
+from .sqlite_records import delete_operations, write_operations, write_refusal
 from .sqlite_tables import (
     READ_FENCE,
     READ_LANES,
@@ -98,6 +99,8 @@ class SqliteResource:
         self._claimed: FencingToken | None = None
         self._holder = ""
         """Who has claimed it."""
+        self._pruned = 0
+        """Up to where, in the order of acceptance, nothing is left that may go; since the last claim."""
         self._guard = Guard(name)
         # One thread of its own: sqlite3 blocks, and must block neither a loop nor the default pool.
         self._thread: ThreadPoolExecutor | None = None
@@ -129,6 +132,9 @@ class SqliteResource:
 
     async def query(self, attempt: Attempt) -> Answered:
         return await self._call(lambda: self._query(attempt))
+
+    async def forget(self, token: FencingToken, holder: str, below: int, limit: int) -> bool:
+        return await self._call(lambda: self._forget(token, holder, below, limit))
 
     # -- modes (``effects.modes.ModalResource``) -----------------------------------------------------
 
@@ -178,6 +184,24 @@ class SqliteResource:
             return UNTOLD
         return answer(attempt, known, claimed)
 
+    def _forget(self, token: FencingToken, holder: str, below: int, limit: int) -> bool:
+        sifted = Sifted([], self._pruned, False)
+        with self._refusable() as refusal, self._connection.transaction() as connection:
+            self._check_claimed()
+            stored = self._stored_fence(connection)
+            check_kept(self.name, stored, self._claimed)
+            try:
+                self._pass_fence(connection, stored, token, holder)
+            except FenceError as error:
+                refusal.append(error)
+                self._record_refusal(connection, error, token, holder, stored, [])
+            else:
+                sifted = delete_operations(
+                    connection, self.name, token.incarnation, below=below, begin=self._pruned, limit=limit
+                )
+        self._pruned = sifted.begin
+        return sifted.more
+
     def _tables(self) -> frozenset[str]:
         """What the effects write to, as far as their statements could be checked so far."""
         return frozenset().union(*(statement.tables for statement in self._statements.values()))
@@ -226,6 +250,7 @@ class SqliteResource:
                     self._guard.leave(connection)
         self._claimed_generation = self._connection.generation
         self._claimed, self._holder = token, holder
+        self._pruned = 0
         return None if stored is None else Fence(stored.token, stored.holder)
 
     def _execute(self, token: FencingToken, holder: str, attempts: Sequence[Attempt]) -> list[AttemptOutcome]:

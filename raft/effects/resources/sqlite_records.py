@@ -11,7 +11,15 @@ import structlog
 from ...core.token import FencingToken
 from ...ports import Attempt
 from .ledger import StoredFence
-from .sqlite_tables import FORGET_REFUSALS, WRITE_OPERATIONS, WRITE_REFUSAL
+from .pruning import Row, Sifted, sift
+from .sqlite_tables import (
+    DELETE_OPERATIONS,
+    FORGET_REFUSALS,
+    READ_NEWEST,
+    READ_OLDEST,
+    WRITE_OPERATIONS,
+    WRITE_REFUSAL,
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -46,6 +54,19 @@ def write_operations(
         while len(rows) - done >= count:
             connection.execute(statement, [value for row in rows[done : done + count] for value in row])
             done += count
+
+
+def delete_operations(
+    connection: sqlite3.Connection, resource: str, incarnation: int, *, below: int, begin: int, limit: int
+) -> Sifted:
+    """Delete what the cluster has forgotten (:func:`.pruning.sift`)."""
+    (newest,) = connection.execute(READ_NEWEST).fetchone()
+    found = connection.execute(READ_OLDEST, (resource, incarnation, begin, limit))
+    rows = [Row(accepted, bool(ours), log_index) for accepted, ours, log_index in found]
+    sifted = sift(rows, below=below, newest=newest, begin=begin, limit=limit)
+    if sifted.gone:
+        connection.execute(DELETE_OPERATIONS, (json.dumps(sifted.gone),))
+    return sifted
 
 
 def write_refusal(
