@@ -229,7 +229,7 @@ class Attempt(NamedTuple):
     number: int
     """1, 2, 3 ... of this operation."""
     age_ns: int = 0
-    """How long ago, by cluster time, its first attempt began; 0 for a first one."""
+    """How long ago, by cluster time, its first attempt began, or the first since it was redriven; 0 for that one."""
 
 
 class AttemptStatus(IntEnum):

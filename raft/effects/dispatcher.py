@@ -17,7 +17,7 @@ from ..ports import Attempt, AttemptOutcome, AttemptStatus, Guarantee, Randomnes
 from .authority import Authority
 from .batch import Batch, DispatchSink, OutcomeSink, in_parts, is_definite, status_of, text_of
 from .measures import ResourceMeasures
-from .policy import DispatchPolicy, OnDead, RetryPolicy, began_ns, judge
+from .policy import DispatchPolicy, OnDead, RetryPolicy, age_ns, judge
 from .queue import DispatchQueue
 from .runtime import EffectsRuntime
 
@@ -147,7 +147,7 @@ class Dispatcher:
                 operation.payload,
                 operation.digest,
                 operation.attempt + 1,
-                self._cluster_time_ns() - began_ns(operation) if operation.attempt else 0,
+                age_ns(operation, self._cluster_time_ns()),
             )
             for operation in operations
         ]

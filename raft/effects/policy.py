@@ -61,9 +61,7 @@ class DispatchPolicy:
 
     def is_past_horizon(self, operation: Operation, cluster_time_ns: int) -> bool:
         """Whether another attempt could be taken for a new operation."""
-        if not self.horizon_ns or not operation.attempt:
-            return False
-        return cluster_time_ns - began_ns(operation) > self.horizon_ns
+        return self.horizon_ns > 0 and age_ns(operation, cluster_time_ns) > self.horizon_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +74,24 @@ class ActivationPolicy:
     """How long it may stay away before that, nanoseconds."""
 
 
-def began_ns(operation: Operation) -> int:
-    """Cluster time at which the first attempt of ``operation`` began, or an earlier one."""
-    # A long history has lost its middle. The first dispatch is in it or is not; a later one does not stand for it.
-    begun = (row.time_ns for row in operation.history if row.state == OperationState.DISPATCHED and row.attempt == 1)
-    return min(begun, default=operation.submitted_ns)
+def age_ns(operation: Operation, cluster_time_ns: int) -> int:
+    """How long ago the first attempt of ``operation`` began, nanoseconds, or longer; 0 if there was none.
+
+    Of a redriven one only what came after counts: whoever redrives it says that nothing before was applied.
+    """
+    if not operation.attempt:
+        return 0
+    rows = operation.history
+    if operation.place != operation.index:
+        rows = [row for row in rows if row.index >= operation.place]
+        # A long history has lost its middle, and with it perhaps the first attempts since.
+        if not rows or rows[0].index != operation.place:
+            return cluster_time_ns - operation.submitted_ns
+        begun = [row.time_ns for row in rows if row.state == OperationState.DISPATCHED]
+        return cluster_time_ns - min(begun) if begun else 0
+    # The same: the first dispatch is there or is not, and a later one does not stand for it.
+    begun = [row.time_ns for row in rows if row.state == OperationState.DISPATCHED and row.attempt == 1]
+    return cluster_time_ns - min(begun, default=operation.submitted_ns)
 
 
 HAND_ONS_MAX = 2

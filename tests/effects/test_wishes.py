@@ -390,6 +390,25 @@ def test_past_the_horizon_nothing_that_may_have_been_applied_is_repeated() -> No
         assert "its key may be forgotten" in new.operation("a").error
 
 
+def test_a_redriven_command_is_as_young_as_its_first_attempt_since() -> None:
+    """What is past the horizon of its resource when it dies would else be in doubt as soon as it is redriven."""
+    spec = ResourceSpec(effects=failing({"a": 3}), policy=POLICY, guarantee=Guarantee.KEYED)
+    with World(spec) as world:
+        leader = world.active_leader()
+        sent: list[Attempt] = []
+        leader.resource.watch = lambda _, attempts: sent.extend(attempts)
+        world.submit(leader, "a", wait=Wait.COMMITTED)
+        world.until(lambda: leader.operation("a").state is OperationState.DEAD)
+        world.advance(30)
+        world.reply(leader, "command.redrive", id="a")
+        world.until(lambda: leader.operation("a").state is OperationState.SUCCEEDED)
+        assert [each.number for each in sent] == [1, 2, 3, 4]
+        ages = [each.age_ns for each in sent]
+        assert ages[0] == ages[2] == 0
+        assert 0 < ages[1] < S
+        assert 0 < ages[3] < S
+
+
 def test_a_resource_is_claimed_again_on_demand() -> None:
     with World() as world:
         leader = world.active_leader()
