@@ -62,6 +62,7 @@ def _make(name: str, settings: ResourceConfiguration, cluster_id: str, environme
         allow_duplicates=settings.allow_duplicates,
         concurrency=settings.concurrency,
         horizon_ns=settings.horizon_ns,
+        claim=settings.claim,
     )
 
 

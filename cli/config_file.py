@@ -268,6 +268,11 @@ def _read_python(
     timeout_ns = resource.timeout_ns if resource is not None else 0
     if handler and not _is_handler(handler):
         document.problem([*path, "handler"], f'"{handler}" is not module:function')
+    if resource is not None and resource.claim:
+        if not _is_handler(resource.claim):
+            document.problem([*path, "claim"], f'"{resource.claim}" is not module:function')
+        if resource.guarantee is not Guarantee.FENCED:
+            document.problem([*path, "claim"], f"only for fenced resources; this one is {resource.guarantee}")
     effects: dict[str, PythonEffectConfiguration] = {}
     for effect in tables:
         at = [*path, "effects", effect]

@@ -211,6 +211,9 @@ class PythonResourceConfiguration(ResourceSettings):
         default=HORIZON_NS,
     )
     concurrency: int = setting("concurrency", count(1, 10_000), "calls at once", default=16)
+    claim: str = setting(
+        "claim", TEXT, "for fenced: module:function that tells the other side of a new leader's token", default=""
+    )
     effects: Mapping[str, PythonEffectConfiguration] = field(default_factory=dict)
 
     kind = "python"

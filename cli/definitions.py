@@ -76,6 +76,11 @@ def _check_server(
 
 def _check_handlers(name: str, resource: PythonResourceConfiguration, warnings: list[str]) -> None:
     """A warning only: the node may run with another PYTHONPATH, or another user, than this check."""
+    try:
+        if resource.claim:
+            load_handler(resource.claim)
+    except ValueError as error:
+        warnings.append(f"resources.{name}: claim {resource.claim!r}: {error}")
     for effect in resource.effects.values():
         for what, function in (("handler", effect.handler), ("query", effect.query)):
             try:

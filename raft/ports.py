@@ -230,7 +230,8 @@ class Attempt(NamedTuple):
     number: int
     """1, 2, 3 ... of this operation."""
     age_ns: int = 0
-    """How long ago, by cluster time, its first attempt began; 0 where none before this one may have been applied."""
+    """How long ago, by cluster time, its first attempt began, or the first since it was redriven; 0 where none before
+    this one may have been applied."""
 
 
 class AttemptStatus(IntEnum):
@@ -296,6 +297,12 @@ class Resource(Protocol):
     """How many ``execute`` calls may run side by side."""
 
     @property
+    def dedupes_by_place(self) -> bool:
+        """Whether it does not keep for ever by its id what it has applied, so that an old operation is told from a new
+        one by its place alone (concepts: The fencing token). A command that is redriven has a new
+        place: whether it was applied at the old one must be known before."""
+
+    @property
     def guarantee(self) -> Guarantee:
         """What it can enforce as far as it knows now. A resource that is a server may learn of it at ``open`` and
         ``claim``; it then has a ``guarantee_reason`` as well, which says why it is not more."""
@@ -331,4 +338,19 @@ class QueryableResource(Resource, Protocol):
 
     async def query(self, attempt: Attempt) -> Answered:
         """Whether the operation of ``attempt``, which is its last one, was applied by any attempt. Does nothing but
-        look. What cannot be asked about is UNKNOWN."""
+        look. What cannot be asked about is UNKNOWN.
+
+        Raises :class:`FenceError` where the fence is not this process's any more, and :class:`ResourceUnavailable`."""
+
+
+@runtime_checkable
+class PrunableResource(Resource, Protocol):
+    """A resource that keeps something of every operation, and need not keep it longer than the cluster does. Methods
+    run on the effects loop, like those of :class:`Resource`."""
+
+    async def forget(self, token: FencingToken, holder: str, below: int, limit: int) -> bool:
+        """Give up what it keeps of operations of this incarnation whose place is below index ``below``: the cluster has
+        forgotten them, and none is ever attempted again. Looks at ``limit`` of them at most, and returns whether there
+        may be more. In one atomic step behind the fence; to be repeated after any failure.
+
+        Raises what ``execute`` raises."""

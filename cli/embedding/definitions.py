@@ -8,7 +8,7 @@ from typing import Any
 
 from ...raft.core.errors import ConfigurationError
 from ...raft.effects.policy import ActivationPolicy, RetryPolicy
-from ...raft.effects.resources.python import PythonEffect, PythonResource
+from ...raft.effects.resources.python import ClaimHook, PythonEffect, PythonResource
 from ...raft.ports import Guarantee, Resource
 from .effects import Effect
 
@@ -50,7 +50,9 @@ class Attached:
     required: bool
     activation_timeout_s: float
 
-    def resource(self, cluster_id: str, effects: Mapping[str, Effect[Any, Any]]) -> Resource:
+    def resource(
+        self, cluster_id: str, effects: Mapping[str, Effect[Any, Any]], claim: ClaimHook | None = None
+    ) -> Resource:
         """Raises :class:`ConfigurationError` where effects and resource do not belong together."""
         if self.make is not None:
             made = self.make(cluster_id)
@@ -70,6 +72,7 @@ class Attached:
             cluster_id=cluster_id,
             allow_duplicates=self.allow_duplicates,
             concurrency=self.concurrency,
+            claim=claim or "",
         )
 
     def retry_policy(self, effects: Mapping[str, Effect[Any, Any]]) -> RetryPolicy:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast, overload
 
 from ...raft.core.errors import ConfigurationError, FencepostError
 from ...raft.effects.policy import ActivationPolicy, RetryPolicy
+from ...raft.effects.resources.python import ClaimHook
 from ...raft.effects.resources.sqlite import SqliteEffect, SqliteResource
 from ...raft.outbox.codec import Command, check_command
 from ...raft.ports import Guarantee, Resource
@@ -19,6 +20,7 @@ from .runtimes import HandlerLoop, runtime_on
 
 P = TypeVar("P")
 R = TypeVar("R")
+C = TypeVar("C", bound=ClaimHook)
 
 
 class Outbox:
@@ -34,6 +36,7 @@ class Outbox:
         self.runtime = runtime_on(handlers_on)
         self._attached: dict[str, Attached] = {}
         self._effects: dict[str, dict[str, Effect[Any, Any]]] = {}
+        self._claims: dict[str, ClaimHook] = {}
         self._submitter: Submitter | None = None
 
     # -- resources ----------------------------------------------------------------------------------
@@ -176,6 +179,26 @@ class Outbox:
         self._add(effect)
         return effect
 
+    def claim(self, *, resource: str) -> Callable[[C], C]:
+        """Decorates ``async def claim(context: ClaimContext)``, or a plain function, of a ``fenced`` resource of
+        handlers: it tells the other side of a new leader's token before anything is executed under it, and raises
+        ``StaleLeader`` where that has accepted a higher one. Raises :class:`ConfigurationError`."""
+        attached = self._attached.get(resource)
+        if attached is None or attached.guarantee is not Guarantee.FENCED:
+            raise ConfigurationError(
+                f"the outbox has no fenced resource {resource!r} of handlers to claim",
+                next_step=f"first: outbox.handlers({resource!r}, guarantee='fenced')",
+            )
+
+        def define(function: C) -> C:
+            self._check_open()
+            if resource in self._claims:
+                raise ConfigurationError(f"the claim of resource {resource!r} is defined twice")
+            self._claims[resource] = function
+            return function
+
+        return define
+
     def _add(self, effect: Effect[Any, Any]) -> None:
         self._check_open()
         check_command(Command("-", effect.resource, effect.name, "", b""))
@@ -224,7 +247,7 @@ class Outbox:
     def resources(self, cluster_id: str) -> dict[str, Resource]:
         """New ones, for one start of a node. Raises :class:`ConfigurationError`."""
         return {
-            name: attached.resource(cluster_id, self._effects.get(name, {}))
+            name: attached.resource(cluster_id, self._effects.get(name, {}), self._claims.get(name))
             for name, attached in self._attached.items()
         }
 
@@ -236,4 +259,7 @@ class Outbox:
 
     def described(self) -> dict[str, Any]:
         """What nodes of one cluster should agree on, JSON-like, by resource."""
-        return {name: attached.described(self._effects.get(name, {})) for name, attached in self._attached.items()}
+        described = {name: each.described(self._effects.get(name, {})) for name, each in self._attached.items()}
+        for name in self._claims:
+            described[name]["claim"] = True
+        return described

@@ -18,6 +18,8 @@ class Cell:
     title: str
     play: Play
     promised_by: frozenset[Guarantee]
+    of_a_claim: str = ""
+    """Why a handler cannot promise it that has no claim hook; empty where it can."""
     beyond_a_handler: str = ""
     """Why a handler cannot promise it, whatever it declares; empty where it can."""
     of_a_query: bool = False
@@ -26,9 +28,8 @@ class Cell:
     """It is played once for each step, so one of them can be asked for: ``name@7``."""
 
 
-NO_CLAIM = "a handler hears of no claim: the fence rises with the first write"
-NO_HOLDER = "a handler is not told who holds the token"
-NO_CLUSTER = "a handler is not told the cluster"
+NO_CLAIM = "a handler without a claim hook hears of no claim: the fence rises with the first write"
+NO_COPY = "a handler cannot tell a fence that was put back from one that is to rise with the write"
 
 CELLS = (
     Cell("one-effect", "one attempt has one effect, and the leader goes on", repeats.one_effect, ALL),
@@ -45,9 +46,15 @@ CELLS = (
     Cell("stale-repeats", "a stale leader repeats what is done", fence.stale_repeats, DEDUPED),
     Cell("incarnation", "the incarnation comes before the term", fence.incarnation, FENCED),
     Cell("claim-then-stale", "a claim, then a stale write", fence.claim_then_stale, FENCED, NO_CLAIM),
-    Cell("equal-token", "an equal token from another holder", fence.equal_token, FENCED, NO_HOLDER),
-    Cell("wrong-cluster", "a node of another cluster", fence.wrong_cluster, FENCED, NO_CLUSTER),
-    Cell("old-copy", "restored from an old copy: claimed again before use", fence.old_copy, FENCED, NO_CLAIM),
+    Cell("equal-token", "an equal token from another holder", fence.equal_token, FENCED, NO_CLAIM),
+    Cell("wrong-cluster", "a node of another cluster", fence.wrong_cluster, FENCED, NO_CLAIM),
+    Cell(
+        "old-copy",
+        "restored from an old copy: claimed again before use",
+        fence.old_copy,
+        FENCED,
+        beyond_a_handler=NO_COPY,
+    ),
     Cell("crash-before", "ended before the effect", interruptions.crash_before, DEDUPED, steps=True),
     Cell("crash-after", "ended after the effect", interruptions.crash_after, DEDUPED, steps=True),
     Cell(

@@ -22,7 +22,7 @@ from ...raft.effects.handlers import EffectContext
 from ...raft.effects.resources.python import Handler, PythonEffect, PythonResource
 from ...raft.ports import Attempt, AttemptStatus, Found, Guarantee, QueryableResource, Resource
 from .steps import Ended, Stepper
-from .world import NodeHandle
+from .world import ClaimedEffect, NodeHandle
 
 RESOURCE = "contract"
 
@@ -72,8 +72,8 @@ _SILENCE = structlog.wrap_logger(None, processors=[_drop])
 class _Quiet(PythonResource):
     """What a handler logs is dropped: it would say the same for every step, and most of it about faults made here."""
 
-    def _context(self, token: FencingToken, attempt: Attempt, timeout_s: float) -> EffectContext:
-        return dataclasses.replace(super()._context(token, attempt, timeout_s), log=_SILENCE)
+    def _context(self, token: FencingToken, holder: str, attempt: Attempt, timeout_s: float) -> EffectContext:
+        return dataclasses.replace(super()._context(token, holder, attempt, timeout_s), log=_SILENCE)
 
 
 class Call:
@@ -106,6 +106,8 @@ class Node:
     ) -> None:
         self.stepper = stepper
         self.is_handler = False
+        self.hears_claims = True
+        """Whether the outside world is told who claims it."""
         self._make = make
         self._effect = effect
         self._guarantee = guarantee
@@ -180,10 +182,19 @@ class Node:
         self.is_handler = not hasattr(handle, "execute")
         resource = cast("Resource", handle)
         if self.is_handler:
-            handler = cast("PythonEffect | Handler", handle)
+            claimed = handle if isinstance(handle, ClaimedEffect) else None
+            self.hears_claims = claimed is not None
+            handler = cast("PythonEffect | Handler", handle if claimed is None else claimed.effect)
             effect = handler if isinstance(handler, PythonEffect) else PythonEffect(handler, int(self._bound_s * 1e9))
+            hears = claimed is not None and self._guarantee is Guarantee.FENCED
             resource = _Quiet(
-                RESOURCE, {self._effect: effect}, guarantee=self._guarantee, allow_duplicates=True, horizon_ns=0
+                RESOURCE,
+                {self._effect: effect},
+                guarantee=self._guarantee,
+                cluster_id="" if claimed is None else claimed.cluster_id,
+                allow_duplicates=True,
+                horizon_ns=0,
+                claim=claimed.claim if claimed is not None and hears else "",
             )
         self._resource = resource
         await resource.open()

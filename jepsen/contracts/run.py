@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from ...raft.core.errors import ConfigurationError
 from ...raft.ports import Guarantee
@@ -37,14 +38,14 @@ def effect_contract(
     declared = _guarantee(guarantee)
     chosen = _chosen(only)
     setting = Setting(make, declared, steps_max, bound_s, patience_s)
-    subject, is_handler = _look(setting)
+    subject, limits = _look(setting)
     call = f"effect_contract({subject}, {declared.value!r}"
     call += ", queryable=True" * queryable + ", ordered=True" * ordered
     reports = []
     for cell, step in chosen:
-        promised = {each for each in cell.promised_by if _asked(cell, is_handler, queryable, ordered)}
+        promised = {each for each in cell.promised_by if _asked(cell, limits, queryable, ordered)}
         placed = Setting(make, declared, steps_max, bound_s, patience_s, step)
-        reports.append(_report(cell, declared, promised, _why_not(cell, is_handler, declared), placed, call))
+        reports.append(_report(cell, declared, promised, _why_not(cell, limits, declared), placed, call))
     return Report(subject, declared, tuple(reports), 0 if only is None else len(CELLS))
 
 
@@ -68,24 +69,39 @@ def _chosen(only: Iterable[str] | None) -> list[tuple[Cell, int]]:
     return chosen
 
 
-def _look(setting: Setting) -> tuple[str, bool]:
-    """What the subject is called, and whether it is a handler."""
+class _Limits(NamedTuple):
+    """What the subject is, as far as it bounds what it can promise."""
+
+    is_handler: bool
+    hears_claims: bool
+
+    def reason(self, cell: Cell) -> str:
+        """Why it cannot promise a cell; empty if it can."""
+        if self.is_handler and cell.beyond_a_handler:
+            return cell.beyond_a_handler
+        return "" if self.hears_claims else cell.of_a_claim
+
+
+def _look(setting: Setting) -> tuple[str, _Limits]:
+    """What the subject is called, and what bounds it."""
     with setting.stage() as stage:
         name = getattr(setting.make, "__name__", "")
-        return (type(stage.world).__name__ if name in ("", "<lambda>") else name), stage.node().is_handler
+        node = stage.node()
+        limits = _Limits(node.is_handler, node.hears_claims)
+        return (type(stage.world).__name__ if name in ("", "<lambda>") else name), limits
 
 
-def _asked(cell: Cell, is_handler: bool, queryable: bool, ordered: bool) -> bool:
+def _asked(cell: Cell, limits: _Limits, queryable: bool, ordered: bool) -> bool:
     if cell.of_a_query and not queryable:
         return False
     if cell.of_lanes and not ordered:
         return False
-    return not (is_handler and cell.beyond_a_handler)
+    return not limits.reason(cell)
 
 
-def _why_not(cell: Cell, is_handler: bool, declared: Guarantee) -> str:
-    if is_handler and cell.beyond_a_handler:
-        return cell.beyond_a_handler
+def _why_not(cell: Cell, limits: _Limits, declared: Guarantee) -> str:
+    if limits.reason(cell):
+        return limits.reason(cell)
     if declared not in cell.promised_by:
         return f"by {declared}"
     return "no query is declared" if cell.of_a_query else "no order of lanes is declared"

@@ -5,14 +5,25 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...raft.effects.resources.python import Handler, PythonEffect
+from ...raft.effects.resources.python import ClaimHook, Handler, PythonEffect
 from ...raft.ports import Resource
 
-NodeHandle = Resource | PythonEffect | Handler
-"""A resource; or a handler, alone or as a ``PythonEffect`` that names its query too."""
+
+@dataclass(frozen=True, slots=True)
+class ClaimedEffect:
+    """A handler with the claim hook of its resource, on a node of cluster ``cluster_id``."""
+
+    effect: PythonEffect | Handler
+    claim: ClaimHook
+    cluster_id: str = "cluster"
+
+
+NodeHandle = Resource | ClaimedEffect | PythonEffect | Handler
+"""A resource; or a handler, alone, as a ``PythonEffect`` that names its query too, or with a claim hook."""
 
 
 class NotShown(Exception):
@@ -54,7 +65,7 @@ class World(ABC):
     def close(self) -> None:  # noqa: B027 - most worlds have nothing to close
         """The world is not needed any more."""
 
-    def foreign(self) -> Resource:
+    def foreign(self) -> NodeHandle:
         """A node of another cluster, on the same resource of this world."""
         raise NotShown("the world has no foreign(), which makes a node of another cluster")
 

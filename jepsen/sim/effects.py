@@ -60,6 +60,7 @@ class ResourceClient:
     """``ports.Resource``: one outside resource as one process reaches it, with a way there and a way back."""
 
     kind = "memory"
+    dedupes_by_place = False
 
     def __init__(
         self, outside: OutsideResource, process: Process, thread: SimLoop, node: str, boot: int, chance: Random

@@ -9,6 +9,7 @@ from typing import Any
 import structlog
 
 from ..core.entry import Entry, EntryKind
+from ..core.errors import FenceError
 from ..outbox.codec import Resolve, encode
 from ..outbox.operation import Operation, OperationState
 from ..outbox.transitions import Finding
@@ -36,13 +37,16 @@ class Doubts:
         runtime: EffectsRuntime,
         policy: RetryPolicy,
         may_ask: Callable[[], bool],
+        on_trouble: Callable[[BaseException], None],
     ) -> None:
+        """``on_trouble`` is told when the resource has another holder."""
         self._resource: QueryableResource | None = resource if isinstance(resource, QueryableResource) else None
         self._authority = authority
         self._proposer = proposer
         self._runtime = runtime
         self._policy = policy
         self._may_ask = may_ask
+        self._on_trouble = on_trouble
         self._to_ask: dict[int, Operation] = {}
         self._asked: Operation | None = None
         """Whose answer is awaited."""
@@ -70,6 +74,8 @@ class Doubts:
             if answer is not None and answer.found is Found.NOT_APPLIED and not resource.absence_is_final:
                 answer = Answered(Found.UNKNOWN)
             heard(None if error is not None or self._authority.revoked else answer)
+            if isinstance(error, FenceError):
+                self._on_trouble(error)
 
         async def query() -> Answered:
             return checked_answer(resource.name, await resource.query(attempt))
@@ -121,7 +127,7 @@ class Doubts:
 def _last_attempt(operation: Operation) -> Attempt:
     return Attempt(
         operation.operation_id,
-        operation.index,
+        operation.place,
         operation.term,
         operation.effect,
         operation.lane,

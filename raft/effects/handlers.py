@@ -50,3 +50,21 @@ class EffectContext:
     """A structlog logger bound to this attempt."""
     effect: str = ""
     lane: str = ""
+    holder: str = ""
+    """Who executes, with ``token``: the same token from two of them is DUPLICATE_GENERATION."""
+    cluster_id: str = ""
+    """Whose token it is: those of two clusters are never compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimContext:
+    """What a claim hook gets when a node has become leader, before anything is executed under its token."""
+
+    token: FencingToken
+    """From now on the highest. Whatever bears a lower one must be refused."""
+    holder: str
+    cluster_id: str
+    deadline: float
+    """On ``time.monotonic``'s scale, in seconds. Past it the claim is given up, and made again later."""
+    log: Any
+    """A structlog logger bound to this claim."""

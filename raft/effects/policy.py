@@ -61,9 +61,7 @@ class DispatchPolicy:
 
     def is_past_horizon(self, operation: Operation, cluster_time_ns: int) -> bool:
         """Whether another attempt could be taken for a new operation."""
-        if not self.horizon_ns or not operation.attempt:
-            return False
-        return cluster_time_ns - began_ns(operation) > self.horizon_ns
+        return self.horizon_ns > 0 and age_ns(operation, cluster_time_ns) > self.horizon_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +79,13 @@ def began_ns(operation: Operation) -> int:
     a dead letter was certainly not applied."""
     rows = operation.history
     if operation.place != operation.index:
-        for position, row in enumerate(rows):
-            if row.index == operation.place:
-                begun = (row.time_ns for row in rows[position:] if row.state == OperationState.DISPATCHED)
-                return min(begun, default=row.time_ns)
-    # A long history has lost its middle. The first dispatch is in it or is not; a later one does not stand for it.
+        rows = [row for row in rows if row.index >= operation.place]
+        # A long history has lost its middle, and with it perhaps the first attempts since.
+        if not rows or rows[0].index != operation.place:
+            return operation.submitted_ns
+        begun = (row.time_ns for row in rows if row.state == OperationState.DISPATCHED)
+        return min(begun, default=rows[0].time_ns)
+    # The same: the first dispatch is there or is not, and a later one does not stand for it.
     begun = (row.time_ns for row in rows if row.state == OperationState.DISPATCHED and row.attempt == 1)
     return min(begun, default=operation.submitted_ns)
 

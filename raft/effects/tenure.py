@@ -22,6 +22,7 @@ from .bounds import ANSWER_TIMEOUT_S, bounded
 from .dispatcher import Dispatcher, Executions, Proposer
 from .doubts import Doubts
 from .due import DueTimes
+from .forgetting import Forgetting
 from .late import LateSuccesses
 from .policy import HAND_ONS_MAX, ActivationPolicy, DispatchPolicy, RetryPolicy
 from .runtime import EffectsRuntime
@@ -125,6 +126,17 @@ class Tenure:
             )
             for name, resource in resources.items()
         }
+        self._forgettings = {
+            name: Forgetting(
+                resource=resource,
+                authority=self.authority,
+                machine=machine,
+                runtime=runtime,
+                may_begin=partial(self._is_active, name),
+                on_trouble=partial(self._trouble, name),
+            )
+            for name, resource in resources.items()
+        }
         self._doubts = {
             name: Doubts(
                 resource=resource,
@@ -133,6 +145,7 @@ class Tenure:
                 runtime=runtime,
                 policy=policies[name],
                 may_ask=partial(self._is_active, name),
+                on_trouble=partial(self._trouble, name),
             )
             for name, resource in resources.items()
         }
@@ -214,7 +227,7 @@ class Tenure:
 
     def dedupes_by_place(self, name: str) -> bool:
         """Whether the resource recognises a repeat in a lane by its place alone."""
-        return name in self._seats and bool(getattr(self._seats[name].resource, "dedupes_by_place", False))
+        return name in self._seats and self._seats[name].resource.dedupes_by_place
 
     def claim_again(self, name: str) -> None:
         """Claim the fence of a resource anew, as after an outage: it may have been restored."""
@@ -358,6 +371,8 @@ class Tenure:
             wake_ns = seat.dispatcher.pump()
             if wake_ns and (not earliest or wake_ns < earliest):
                 earliest = wake_ns
+        for forgetting in self._forgettings.values():
+            forgetting.pump()
         return earliest
 
     def _executed(self, name: str, succeeded: int) -> None:

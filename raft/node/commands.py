@@ -94,16 +94,25 @@ class CommandCalls:
         tenure, operation, note = self._of(parameters)
         if operation.state is not OperationState.DEAD:
             raise _wrong(operation, "only a dead letter is redriven", _instead_of(operation))
-        doubtful = operation.lane and (operation.unsure or operation.lost)
-        if doubtful and tenure.dedupes_by_place(operation.resource) and not parameters.get("not_applied"):
-            raise _wrong(
-                operation,
-                "an attempt may have been applied at its old place in the lane, and is not recognised at a new one",
-                f"look at the resource; if it was not applied:  fencepost command redrive {operation.operation_id} "
-                "--not-applied",
-            )
         call = self._call(parameters, reply, f"{operation.operation_id!r} is redriven")
-        self._propose(call, operation, Redrive(operation.operation_id, note), "redriven")
+        entry = Redrive(operation.operation_id, note)
+        doubtful = (operation.unsure or operation.lost) and tenure.dedupes_by_place(operation.resource)
+        if not doubtful or parameters.get("not_applied"):
+            self._propose(call, operation, entry, "redriven")
+            return
+
+        def heard(answer: Answered | None) -> None:
+            found = Found.UNKNOWN if answer is None else answer.found
+            # What this very leader has sent may still be on its way: its claim does not bar it.
+            earlier = operation.token is None or operation.token < tenure.token
+            if call.ended:
+                return
+            if operation.state is OperationState.DEAD and found is Found.NOT_APPLIED and earlier:
+                self._propose(call, operation, entry, "redriven")
+            else:
+                call.fail(_recognised_no_more(operation, found))
+
+        tenure.ask(operation, heard)
 
     def discard(self, parameters: dict[str, Any], reply: Reply) -> None:
         """``id``, ``note``, ``timeout_s``."""
@@ -225,6 +234,16 @@ def _body(operation: Operation, did: str) -> dict[str, Any]:
 
 def _wrong(operation: Operation, why: str, next_step: str) -> WrongState:
     return WrongState(f"command {operation.operation_id!r} is {operation.state.value}: {why}", next_step=next_step)
+
+
+def _recognised_no_more(operation: Operation, found: Found) -> WrongState:
+    known = "was applied" if found is Found.APPLIED else "may have been applied"
+    return _wrong(
+        operation,
+        f"an attempt {known} at its old place, and may not be recognised at a new one",
+        f"look at the resource; if it was not applied:  fencepost command redrive {operation.operation_id} "
+        f"--not-applied;  if it was:  fencepost command discard {operation.operation_id} --note TEXT",
+    )
 
 
 def _instead_of(operation: Operation) -> str:

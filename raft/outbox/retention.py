@@ -37,6 +37,16 @@ class Retaining(Bookkeeping):
         horizon_ns = self.forgotten_ids_ns
         return horizon_ns > 0 and 0 < time_in_id_ns(operation_id) <= horizon_ns
 
+    def remembers_from(self) -> int:
+        """The done-watermark: every command below this index has ended for good and is forgotten, on every replica that
+        has applied as much. 0 where the cluster forgets nothing, or has forgotten nothing yet.
+
+        Dead letters and what has not ended hold it up: they may be attempted again.
+        """
+        if not self.forgotten or not any(self.retention):
+            return 0
+        return self.by_index.first() or self.last_applied + 1
+
     def next_forgetting_ns(self) -> int:
         """Cluster time at which the next operation is to be forgotten; 0 if none is."""
         if not self.ended:

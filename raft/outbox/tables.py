@@ -88,7 +88,16 @@ class OperationsByIndex(MutableMapping[int, Operation]):
         part[index] = operation
 
     def __delitem__(self, index: int) -> None:
-        del self._parts[index >> INDEX_BITS][index]
+        part = self._parts[index >> INDEX_BITS]
+        del part[index]
+        if not part:
+            del self._parts[index >> INDEX_BITS]
+
+    def first(self) -> int:
+        """The index that was put in before all others that are there; 0 if there is none."""
+        for part in self._parts.values():
+            return next(iter(part))
+        return 0
 
     def __len__(self) -> int:
         return sum(map(len, self._parts.values()))

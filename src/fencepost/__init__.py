@@ -53,7 +53,7 @@ if TYPE_CHECKING:
         WrongCluster,
     )
     from .raft.core.token import FencingToken
-    from .raft.effects.handlers import EffectContext, Permanent, Retryable
+    from .raft.effects.handlers import ClaimContext, EffectContext, Permanent, Retryable
     from .raft.outbox.codec import Command
     from .raft.ports import Answer, Wait
     from .transport.client import Client
@@ -62,6 +62,7 @@ __all__ = [
     "Answer",
     "Applied",
     "Busy",
+    "ClaimContext",
     "Client",
     "Codec",
     "Command",
@@ -107,6 +108,7 @@ __all__ = [
 _HOMES = {
     "Answer": "raft.ports",
     "Applied": "cli.embedding.values",
+    "ClaimContext": "raft.effects.handlers",
     "Client": "transport.client",
     "Codec": "cli.embedding.codec",
     "Command": "raft.outbox.codec",

@@ -13,6 +13,15 @@ from __future__ import annotations
 
 from .jepsen.contracts.report import CellReport, ContractViolated, Report, Verdict
 from .jepsen.contracts.run import effect_contract
-from .jepsen.contracts.world import NotShown, World
+from .jepsen.contracts.world import ClaimedEffect, NotShown, World
 
-__all__ = ["CellReport", "ContractViolated", "NotShown", "Report", "Verdict", "World", "effect_contract"]
+__all__ = [
+    "CellReport",
+    "ClaimedEffect",
+    "ContractViolated",
+    "NotShown",
+    "Report",
+    "Verdict",
+    "World",
+    "effect_contract",
+]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fencepost.cli.compose_resources import make_resources
 from fencepost.cli.config import (
     NodeConfiguration,
     PythonResourceConfiguration,
@@ -16,7 +17,9 @@ from fencepost.cli.config import (
     definitions_digest,
 )
 from fencepost.cli.config_file import load
+from fencepost.cli.definitions import check_definitions
 from fencepost.raft.core.errors import ConfigurationError
+from fencepost.raft.effects.resources.python import PythonResource
 from fencepost.raft.ports import Guarantee
 
 GOOD = """\
@@ -232,6 +235,13 @@ BAD = [
         ['n1.toml:14: resources.mail.guarantee: "nakid" is not one of fenced, keyed, naked; did you mean \'naked\'?'],
     ),
     (
+        GOOD + MAIL.replace("allow_duplicates = true", 'claim = "shop.effects"').replace("naked", "keyed"),
+        [
+            'n1.toml:15: resources.mail.claim: "shop.effects" is not module:function',
+            "n1.toml:15: resources.mail.claim: only for fenced resources; this one is keyed",
+        ],
+    ),
+    (
         GOOD + MAIL.replace(":send_mail", ""),
         ['n1.toml:13: resources.mail.handler: "shop.effects" is not module:function'],
     ),
@@ -245,6 +255,15 @@ BAD = [
 @pytest.mark.parametrize(("text", "says"), BAD)
 def test_each_mistake_has_its_text(tmp_path: Path, text: str, says: list[str]) -> None:
     assert problems(tmp_path, text) == says
+
+
+def test_a_claim_hook_of_the_file_gets_to_its_resource(tmp_path: Path) -> None:
+    mail = MAIL.replace("allow_duplicates = true", 'claim = "shop.effects:claim"').replace("naked", "fenced")
+    made = make_resources(read(tmp_path, GOOD + mail), {})["mail"]
+    assert isinstance(made, PythonResource)
+    assert (made.guarantee, made.absence_is_final) == (Guarantee.FENCED, True)
+    _, warnings = check_definitions(read(tmp_path, GOOD + mail))
+    assert [line for line in warnings if "claim 'shop.effects:claim'" in line]
 
 
 def test_what_is_not_toml(tmp_path: Path) -> None:

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from fencepost.raft.core.errors import StaleLeader
 from fencepost.raft.core.token import FencingToken
+from fencepost.raft.effects.handlers import Retryable
+from fencepost.raft.effects.policy import RetryPolicy
 from fencepost.raft.outbox.operation import OperationState
-from fencepost.raft.ports import Attempt, AttemptOutcome, Guarantee
+from fencepost.raft.ports import Attempt, AttemptOutcome, Guarantee, Wait
 
 from ..node.world import ResourceSpec, SimNode, World
 
@@ -106,3 +109,39 @@ def test_absence_does_not_count_for_an_attempt_of_the_very_leader_that_asks() ->
         assert leader.operation("a").state is OperationState.IN_DOUBT
         leader.loop.step_down("test")
         world.until(lambda: leader.operation("a").state is OperationState.SUCCEEDED)
+
+
+def test_a_leader_that_hears_of_another_holder_when_it_asks_steps_down() -> None:
+    with World(ResourceSpec(queryable=True), seed=7) as world:
+        leader = world.active_leader()
+        leader.resource.query_fails = StaleLeader("it has accepted another")
+        leader.resource.hold_before = True
+        world.submit(leader, "a", wait=Wait.COMMITTED)
+        world.until(lambda: leader.resource.held)
+        request = world.call(leader, "command.cancel", id="a")
+        world.until(lambda: not leader.leads)
+        assert [each["resource"] for each in world.logged("stale token refused")] == ["ledger"]
+        world.until(lambda: world.heard(request))
+
+
+def test_what_is_asked_about_is_its_last_attempt_where_that_stood() -> None:
+    """A command that was redriven stands at another place than the one that its entry has."""
+    policy = RetryPolicy(max_attempts=1, backoff_ns=1, backoff_max_ns=1)
+    fails = {"a": 1}
+
+    def credit(attempt: Attempt) -> bytes:
+        if fails.pop(attempt.operation_id, 0):
+            raise Retryable("503")
+        return b"{}"
+
+    with World(ResourceSpec(effects={"credit": credit}, policy=policy, queryable=True), seed=8) as world:
+        leader = world.active_leader()
+        world.submit(leader, "a", lane="k", wait=Wait.COMMITTED)
+        world.until(lambda: leader.operation("a").state is OperationState.DEAD)
+        leader.resource.hold_before = True
+        redriven = world.reply(leader, "command.redrive", id="a")["entry_index"]
+        world.until(lambda: leader.resource.held and leader.operation("a").attempt == 2)
+        asked: list[Attempt] = []
+        leader.resource.look = asked.append
+        world.reply(leader, "command.cancel", id="a")
+        assert [(each.index, each.number) for each in asked] == [(redriven, 2)]

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from fencepost.raft.core.token import FencingToken
-from fencepost.raft.effects.policy import RetryPolicy, age_ns, began_ns, judge
+from fencepost.raft.effects.policy import RetryPolicy, age_ns, judge
 from fencepost.raft.effects.queue import DispatchQueue
 from fencepost.raft.outbox.operation import TERMINAL, HistoryRow, Operation, OperationState
 from fencepost.raft.outbox.transitions import Verdict
@@ -228,14 +228,34 @@ def test_a_pause_that_the_other_side_asks_for_is_kept(asked: int, pause: int) ->
 
 def test_the_age_of_an_operation_counts_from_its_first_attempt_or_from_earlier() -> None:
     old = operation(7)
+    old.place = 7
     old.submitted_ns = 100
-    assert began_ns(old) == 100
+    assert age_ns(old, 1000) == 0
+    old.attempt, old.lost = 3, 1
     rows = [HistoryRow(place, 200 * place, OperationState.DISPATCHED, place, None, "") for place in (1, 2, 3)]
     old.history += rows
-    assert began_ns(old) == 200
+    assert age_ns(old, 1000) == 800
     # What fell out of the middle of a long history may have been the first attempt.
     del old.history[-3]
-    assert began_ns(old) == 100
+    assert age_ns(old, 1000) == 900
+
+
+def test_the_age_of_a_redriven_one_counts_from_its_first_attempt_since() -> None:
+    old = operation(7)
+    old.submitted_ns, old.attempt, old.place = 100, 1, 20
+    old.history += [
+        HistoryRow(8, 200, OperationState.DISPATCHED, 1, None, ""),
+        HistoryRow(9, 300, OperationState.DEAD, 1, None, "503"),
+        HistoryRow(20, 5000, OperationState.COMMITTED, 1, None, "redriven"),
+    ]
+    assert age_ns(old, 9000) == 0, "however long it has waited since"
+    old.attempt, old.lost = 3, 1
+    old.history += [
+        HistoryRow(21 + number, 6000 + number, OperationState.DISPATCHED, number, None, "") for number in (2, 3)
+    ]
+    assert age_ns(old, 9000) == 2998
+    del old.history[-3:-1]
+    assert age_ns(old, 9000) == 8900, "what is lost of its history may have been older"
 
 
 def test_only_what_may_have_been_applied_has_an_age_and_a_redrive_begins_it_anew() -> None:

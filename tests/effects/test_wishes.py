@@ -270,6 +270,63 @@ def test_s52_a_discarded_letter_lets_its_lane_go_on() -> None:
         assert executed(world) == ["b"]
 
 
+def unsure_letter(world: World) -> SimNode:
+    """``a``, whose first attempt went away with its leader and whose second one was refused: a dead letter, whose lane
+    has gone on. Returns the leader."""
+    old = world.active_leader()
+    old.resource.hold_before = True
+    world.submit(old, "a", lane="k", wait=Wait.COMMITTED)
+    world.until(lambda: old.resource.held)
+    world.settle_log()
+    world.crash(old.name)
+    new = world.active_leader(other_than=old.name)
+    world.until(lambda: new.operation("a").state is OperationState.DEAD)
+    world.done(new, "b", lane="k")
+    return new
+
+
+def by_place(*, queryable: bool) -> ResourceSpec:
+    effects = failing({"a": 1})
+    policy = RetryPolicy(max_attempts=1, backoff_ns=10_000_000, backoff_max_ns=10_000_000)
+    return ResourceSpec(effects=effects, policy=policy, queryable=queryable, dedupes_by_place=True)
+
+
+def test_what_may_have_been_applied_at_its_old_place_is_redriven_on_an_operators_word_alone() -> None:
+    with World(by_place(queryable=False)) as world:
+        leader = unsure_letter(world)
+        operation = leader.operation("a")
+        refused = world.error(leader, "command.redrive", id="a")
+        assert isinstance(refused, WrongState)
+        assert "--not-applied" in refused.next_step
+        world.advance(1)
+        assert (operation.state, executed(world)) == (OperationState.DEAD, ["b"])
+        sent: list[Attempt] = []
+        leader.resource.watch = lambda _, attempts: sent.extend(attempts)
+        answer = world.reply(leader, "command.redrive", id="a", not_applied=True)
+        world.until(lambda: operation.state is OperationState.SUCCEEDED)
+        assert executed(world) == ["b", "a"]
+        # At its old place its lane would have refused it.
+        assert [each.index for each in sent] == [answer["entry_index"]] == [operation.place]
+        assert operation.place > leader.operation("b").index > operation.index
+
+
+def test_what_its_resource_says_was_not_applied_is_redriven_without_a_word() -> None:
+    with World(by_place(queryable=True)) as world:
+        old = world.active_leader()
+        leader = unsure_letter(world)
+        with pytest.raises(WrongState, match="may have been applied"):
+            world.reply(leader, "command.redrive", id="a")  # Its own attempt may still be on its way.
+        assert leader.resource.asked == [("a", 2)]
+        world.start(old.name)
+        world.settle_log()
+        world.crash(leader.name)
+        new = world.active_leader(other_than=leader.name)
+        assert world.reply(new, "command.redrive", id="a")["did"] == "redriven"
+        assert new.resource.asked == [("a", 2)]
+        world.until(lambda: new.operation("a").state is OperationState.SUCCEEDED)
+        assert executed(world) == ["b", "a"]
+
+
 # -- in doubt ---------------------------------------------------------------------------------------------
 
 
@@ -331,6 +388,23 @@ def test_past_the_horizon_nothing_that_may_have_been_applied_is_repeated() -> No
         world.until(lambda: new.operation("a").state is OperationState.IN_DOUBT, within_s=20)
         assert executed(world) == ["a"]
         assert "its key may be forgotten" in new.operation("a").error
+
+
+def test_a_redriven_command_is_as_young_as_a_new_one() -> None:
+    """What is past the horizon of its resource when it dies would else be in doubt as soon as it is redriven."""
+    spec = ResourceSpec(effects=failing({"a": 3}), policy=POLICY, guarantee=Guarantee.KEYED)
+    with World(spec) as world:
+        leader = world.active_leader()
+        sent: list[Attempt] = []
+        leader.resource.watch = lambda _, attempts: sent.extend(attempts)
+        world.submit(leader, "a", wait=Wait.COMMITTED)
+        world.until(lambda: leader.operation("a").state is OperationState.DEAD)
+        world.advance(30)
+        world.reply(leader, "command.redrive", id="a")
+        world.until(lambda: leader.operation("a").state is OperationState.SUCCEEDED)
+        assert [each.number for each in sent] == [1, 2, 3, 4]
+        # A refusal says that nothing was applied: what came before it makes no attempt older.
+        assert [each.age_ns for each in sent] == [0, 0, 0, 0]
 
 
 def test_a_resource_is_claimed_again_on_demand() -> None:

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from fencepost import (
+    ClaimContext,
     CommandFailed,
     CommandInvalid,
     Committed,
@@ -357,6 +358,43 @@ def test_what_is_defined_wrongly_is_refused_at_once() -> None:
         outbox.declare("send", resource="mail", payload=Mail)
     with pytest.raises(ConfigurationError, match="do not pass through JSON"):
         outbox.declare("other", resource="mail", payload=Mail | Sent)  # type: ignore[arg-type]
+
+
+def test_a_claim_belongs_to_a_fenced_resource_of_handlers() -> None:
+    outbox = Outbox()
+    outbox.handlers("keyed", guarantee="keyed")
+    outbox.handlers("mail", guarantee="fenced")
+    for wrong in ("keyed", "nothing"):
+        with pytest.raises(ConfigurationError, match=f"no fenced resource '{wrong}'"):
+            outbox.claim(resource=wrong)
+    before = outbox.described()
+    outbox.claim(resource="mail")(lambda context: None)
+    with pytest.raises(ConfigurationError, match="defined twice"):
+        outbox.claim(resource="mail")(lambda context: None)
+    assert outbox.described() != before, "nodes with and without it are told apart"
+
+
+async def test_a_claim_is_told_before_the_first_effect(tmp_path: Path) -> None:
+    told: list[tuple[str, FencingToken, str, str]] = []
+
+    outbox = Outbox()
+    outbox.handlers("mail", guarantee="fenced")
+
+    @outbox.claim(resource="mail")
+    async def claim(context: ClaimContext) -> None:
+        told.append(("claim", context.token, context.holder, context.cluster_id))
+
+    @outbox.effect("send", resource="mail", payload=int)
+    async def send(context: EffectContext, payload: int) -> None:
+        told.append(("send", context.token, context.holder, context.cluster_id))
+
+    async with Embedded(tmp_path, make=lambda: outbox) as cluster:
+        await cluster.leader()
+        await (await outbox.submit(send, 1)).result()
+    claimed, sent = told
+    assert (claimed[0], sent[0]) == ("claim", "send")
+    assert claimed[1:] == sent[1:]
+    assert (claimed[1].incarnation, claimed[3]) == (1, "embedded")
 
 
 @pytest.mark.endure

@@ -183,7 +183,13 @@ class GatedResource:
         """(virtual nanoseconds, operation id) of every attempt that was sent."""
         self.asked: list[tuple[str, int]] = []
         """(operation id, last attempt) of every question about an operation."""
+        self.look: Callable[[Attempt], None] = lambda attempt: None
+        """Sees what every question is about."""
         self.query_fails: BaseException | None = None
+        self.dedupes_by_place = False
+        self.forgets: list[tuple[FencingToken, int]] = []
+        """(token, index below which) of every time it was to give up what it keeps."""
+        self.forget_fails: BaseException | None = None
 
     name = property(lambda self: self.inner.name)
     guarantee: Guarantee = property(lambda self: self.inner.guarantee)  # type: ignore[assignment]
@@ -252,9 +258,21 @@ class QueryableResource(GatedResource):
     async def query(self, attempt: Attempt) -> Answered:
         await self._travel(False)
         self.asked.append((attempt.operation_id, attempt.number))
+        self.look(attempt)
         if self.query_fails is not None:
             raise self.query_fails
         return await self.inner.query(attempt)
+
+
+class PrunableResource(GatedResource):
+    """One that gives up what the cluster has forgotten."""
+
+    async def forget(self, token: FencingToken, holder: str, below: int, limit: int) -> bool:
+        await self._travel(False)
+        self.forgets.append((token, below))
+        if self.forget_fails is not None:
+            raise self.forget_fails
+        return await self.inner.forget(token, holder, below, limit)
 
 
 def as_resource(gated: GatedResource) -> Resource:

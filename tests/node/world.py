@@ -43,7 +43,16 @@ from fencepost.raft.outbox.machine import OutboxMachine
 from fencepost.raft.outbox.operation import TERMINAL, Operation
 from fencepost.raft.ports import Answer, AnswerStatus, Guarantee, ProposeRequest, SubmitRequest, Wait
 
-from .process import GatedResource, ProcessLoop, QueryableResource, SimClock, SimLogStore, as_event_loop, as_resource
+from .process import (
+    GatedResource,
+    ProcessLoop,
+    PrunableResource,
+    QueryableResource,
+    SimClock,
+    SimLogStore,
+    as_event_loop,
+    as_resource,
+)
 from .snapshot_parts import MemorySnapshotStore, NodeDisk, SimRunner
 from .virtual_time import VirtualTimeLoop
 
@@ -105,11 +114,15 @@ class ResourceSpec:
         activation: ActivationPolicy = ACTIVATION,
         dispatch: DispatchPolicy = DISPATCH,
         queryable: bool = False,
+        dedupes_by_place: bool = False,
+        prunable: bool = False,
     ) -> None:
         self.name = name
         self.activation = activation
         self.dispatch = dispatch
         self.queryable = queryable
+        self.dedupes_by_place = dedupes_by_place
+        self.prunable = prunable
         self.store = MemoryStore()
         self.policy = policy
         self._effects = effects
@@ -126,7 +139,10 @@ class ResourceSpec:
             batch_limit=self._batch_limit,
             concurrency=self._concurrency,
         )
-        return (QueryableResource if self.queryable else GatedResource)(inner, process)
+        kind = PrunableResource if self.prunable else QueryableResource if self.queryable else GatedResource
+        gated = kind(inner, process)
+        gated.dedupes_by_place = self.dedupes_by_place
+        return gated
 
 
 class SimTransport:

@@ -87,6 +87,28 @@ def test_no_more_than_so_many_are_remembered_once_they_are_old_enough(script: Sc
     assert list(script.machine.operations) == ["op2", "op3", "op4"]
 
 
+def test_the_watermark_stands_before_everything_that_is_remembered(script: Script) -> None:
+    machine = script.machine
+    done(script, "a")
+    kept = script.submit("kept")
+    done(script, "b")
+    assert machine.remembers_from() == 0, "nothing is forgotten yet"
+    script.time_ns += HOUR_NS
+    script.write(Tick())
+    assert (machine.forgotten, machine.remembers_from()) == (2, kept.index)
+    script.succeed(kept, 1)
+    script.time_ns += HOUR_NS
+    script.write(Tick())
+    assert machine.remembers_from() == machine.last_applied + 1
+    last = script.submit("last")
+    assert machine.remembers_from() == last.index
+    again = OutboxMachine()
+    again.restore(machine.snapshot())
+    assert again.remembers_from() == last.index
+    script.write(Retention(0, 0))
+    assert machine.remembers_from() == 0, "whoever wants everything remembered wants the rows kept too"
+
+
 def test_without_settings_nothing_is_forgotten(script: Script) -> None:
     script.write(Retention())
     done(script, "a")

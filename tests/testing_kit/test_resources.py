@@ -36,7 +36,7 @@ STEPS = [FEW, pytest.param(MANY, marks=pytest.mark.endure)]
 
 
 def shown_to_be_fenced(make: Callable[[], World], steps_max: int) -> Report:
-    report = effect_contract(make, "fenced", ordered=True, steps_max=steps_max)
+    report = effect_contract(make, "fenced", ordered=True, queryable=True, steps_max=steps_max)
     report.check(complete=True)
     assert report.shown == "fenced"
     return report

@@ -13,7 +13,8 @@ import msgspec
 
 from ...core.errors import FencepostError, WrongCluster
 from ...core.token import FencingToken
-from ...ports import Attempt, AttemptOutcome, AttemptStatus
+from ...ports import Answered, Attempt, AttemptOutcome, AttemptStatus
+from .asking import answer
 from .ledger import AcceptedOperation, ClaimRecord, Ledger, Refusal, StoredFence, check_fence
 from .outcomes import BEHIND, Known, replay, superseded
 
@@ -180,6 +181,11 @@ class BoundedLedger:
         reached = self._lanes.get(attempt.lane) if attempt.lane else None
         # Above the floor every operation that was applied is known, so this one was not.
         return superseded(attempt, reached[1]) if reached is not None and here <= reached else None
+
+    def find(self, attempt: Attempt, claimed: FencingToken) -> Answered:
+        """Whether it was applied, asked by a leader that has claimed ``claimed``, where the fence still stands."""
+        known = self._known.get(attempt.operation_id)
+        return answer(attempt, None if known is None else Known(known.digest, known.result), claimed, self._floor)
 
     def _record(self, token: FencingToken, holder: str, attempt: Attempt, result: bytes, now_ns: int) -> None:
         self._stored.accepted += 1

@@ -19,7 +19,8 @@ import structlog
 from ...core.errors import ConfigurationError, FenceError, FencepostError, Outcome, ResourceUnavailable, WrongCluster
 from ...core.token import FencingToken
 from ...outbox.codec import canonical_json
-from ...ports import Attempt, AttemptOutcome, Fence, Guarantee
+from ...ports import Answered, Attempt, AttemptOutcome, Fence, Guarantee
+from .asking import UNTOLD, still_holds
 from .file_calls import Calls
 from .file_effect import FileEffect, Plan, Step, Waits
 from .file_state import State
@@ -44,6 +45,8 @@ class FileResource:
 
     kind: ClassVar[str] = "file"
     guarantee: ClassVar[Guarantee] = Guarantee.FENCED
+    absence_is_final: ClassVar[bool] = True
+    dedupes_by_place: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -75,6 +78,8 @@ class FileResource:
         self._store = FileStore(name, self._path, cluster_id, kept, calls or Calls())
         self._time_ns = time_ns
         self._claimed: FencingToken | None = None
+        self._holder = ""
+        """Who has claimed it."""
         self._thread: ThreadPoolExecutor | None = None
 
     # -- the port: a thin asyncio shell ---------------------------------------------------------------
@@ -96,6 +101,9 @@ class FileResource:
         if len(attempts) > self.batch_limit:
             raise AssertionError(f"{len(attempts)} attempts for a batch limit of {self.batch_limit}")
         return await self._call(lambda: self._execute(token, holder, attempts))
+
+    async def query(self, attempt: Attempt) -> Answered:
+        return await self._call(lambda: self._query(attempt))
 
     async def fence(self) -> Fence | None:
         stored = (await self._call(self._store.load)).ledger.fence
@@ -137,8 +145,16 @@ class FileResource:
             return rises, None if stored is None else Fence(stored.token, stored.holder)
 
         before = self._refusing(token, holder, (), decide)
-        self._claimed = token
+        self._claimed, self._holder = token, holder
         return before
+
+    def _query(self, attempt: Attempt) -> Answered:
+        state = self._store.load()
+        claimed, fence = self._claimed, state.ledger.fence
+        if claimed is None or not still_holds(self.name, fence, self._cluster_id, claimed, self._holder):
+            return UNTOLD
+        # What is committed and not in place and synced yet may still be undone, by a loss of power.
+        return state.ledger.find(attempt, claimed) if self._store.is_completed(state) else UNTOLD
 
     def _execute(self, token: FencingToken, holder: str, attempts: Sequence[Attempt]) -> list[AttemptOutcome]:
         def decide(state: State, plan: Plan) -> tuple[bool, list[AttemptOutcome]]:

@@ -96,6 +96,10 @@ class FileStore:
             data = None
         return State(self._resource, self._kept, data)
 
+    def is_completed(self, state: State) -> bool:
+        """Whether everything that ``state`` commits is known to be in place and durable."""
+        return state.revision == self._completed
+
     # -- one step ------------------------------------------------------------------------------------
 
     def change(self, token: FencingToken, holder: str, decide: Callable[[State, Plan], tuple[bool, T]]) -> T:

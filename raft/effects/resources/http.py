@@ -42,6 +42,7 @@ class HttpResource:
     """
 
     kind: ClassVar[str] = "http"
+    dedupes_by_place: ClassVar[bool] = False
     refusal_tells: ClassVar[bool] = False  # 429 is said at the door, by whoever has not looked what was done before.
 
     def __init__(

@@ -10,9 +10,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from ...core.errors import FenceError, Outcome, ResourceUnavailable
 from ...core.token import FencingToken
-from ...ports import Answered, Attempt, AttemptOutcome, AttemptStatus, Fence, Found, Guarantee
+from ...ports import Answered, Attempt, AttemptOutcome, AttemptStatus, Fence, Guarantee
 from ..handlers import Permanent, Retryable
+from .asking import UNTOLD, answer, still_holds
 from .ledger import AcceptedOperation, ClaimRecord, Ledger, Refusal, StoredFence, check_fence
+from .outcomes import Known
 
 Effect = Callable[[Attempt], bytes]
 """Applies one attempt and returns its result (JSON). May raise ``Permanent`` or ``Retryable``."""
@@ -50,6 +52,7 @@ class FakeResource:
     """
 
     kind = "memory"
+    dedupes_by_place = False
 
     def __init__(
         self,
@@ -72,6 +75,7 @@ class FakeResource:
         self._effects = dict(effects) if isinstance(effects, Mapping) else dict.fromkeys(effects, _one_row)
         self.effects = frozenset(self._effects)
         self._cluster_id = cluster_id
+        self._claimed: Fence | None = None
 
     async def open(self) -> None:
         pass
@@ -86,8 +90,12 @@ class FakeResource:
     async def query(self, attempt: Attempt) -> Answered:
         """Whether an operation was applied, at any guarantee: the store remembers all."""
         self._reach()
-        known = self.store.first.get((self.name, attempt.operation_id))
-        return Answered(Found.NOT_APPLIED) if known is None else Answered(Found.APPLIED, known.result)
+        if self.guarantee is Guarantee.FENCED and (claimed := self._claimed) is not None:
+            still_holds(self.name, self.store.fences.get(self.name), self._cluster_id, *claimed)
+        elif self.guarantee is Guarantee.FENCED:
+            return UNTOLD
+        first = self.store.first.get((self.name, attempt.operation_id))
+        return answer(attempt, None if first is None else Known(first.digest, first.result), FencingToken(0, 0))
 
     async def fence(self) -> Fence | None:
         self._reach()
@@ -98,7 +106,22 @@ class FakeResource:
         self._reach()
         stored = self.store.fences.get(self.name)
         self._pass_fence(token, holder, [])
+        self._claimed = Fence(token, holder)
         return None if stored is None else Fence(stored.token, stored.holder)
+
+    async def forget(self, token: FencingToken, holder: str, below: int, limit: int) -> bool:
+        """Takes for new what it has forgotten. The record of what it did stays, for tests to look at."""
+        self._reach()
+        self._pass_fence(token, holder, [])
+        first, incarnation = self.store.first, token.incarnation
+        old = [
+            key
+            for key, each in first.items()
+            if key[0] == self.name and each.token.incarnation == incarnation and each.log_index < below
+        ]
+        for key in old[:limit]:
+            del first[key]
+        return len(old) > limit
 
     async def execute(self, token: FencingToken, holder: str, attempts: Sequence[Attempt]) -> list[AttemptOutcome]:
         if len(attempts) > self.batch_limit:

@@ -18,7 +18,8 @@ import structlog
 
 from ...core.errors import ConfigurationError, FenceError, Outcome, ResourceUnavailable
 from ...core.token import FencingToken
-from ...ports import Attempt, AttemptOutcome, AttemptStatus, Fence, Guarantee
+from ...ports import Answered, Attempt, AttemptOutcome, AttemptStatus, Fence, Guarantee
+from .asking import UNTOLD, answer, still_holds
 from .ledger import StoredFence, check_fence, check_kept
 from .outcomes import BEHIND, Known, failed, waits
 from .postgres_batch import Again, Batch, LaneMark
@@ -26,14 +27,18 @@ from .postgres_connection import CommitRefused, PostgresBounds, PostgresConnecti
 from .postgres_effect import PostgresEffect, Statement
 from .postgres_errors import Cause, cause_of
 from .postgres_tables import (
+    DELETE_OPERATIONS,
     FIRST_FENCE,
     FORGET_LANES,
     FORGET_REFUSALS,
     LOCK_FENCE,
     LOCK_FIRST_FENCE,
+    QUERY,
     RAISE_FENCE,
     READ_FENCE,
     READ_LANES,
+    READ_NEWEST,
+    READ_OLDEST,
     READ_OPERATIONS,
     WRITE_CLAIM,
     WRITE_LANES,
@@ -41,6 +46,7 @@ from .postgres_tables import (
     WRITE_REFUSAL,
     Dedupe,
 )
+from .pruning import Row, Sifted, sift
 
 __all__ = ["Dedupe", "PostgresBounds", "PostgresEffect", "PostgresResource"]
 
@@ -48,6 +54,10 @@ _log = structlog.get_logger(__name__)
 
 
 LANES_COUNTED_MAX = 10_000
+
+
+def stored_fence(resource: str, row: Any) -> StoredFence:
+    return StoredFence(resource, row["cluster"], FencingToken(row["incarnation"], row["term"]), row["holder"])
 
 
 class PostgresResource:
@@ -97,6 +107,10 @@ class PostgresResource:
         )
         self._time_ns = time_ns
         self._claimed: FencingToken | None = None
+        self._holder = ""
+        """Who has claimed it."""
+        self._pruned = 0
+        """Up to where, in the order of acceptance, nothing is left that may go; since the last claim."""
         self._grown: dict[str, int] = {}
         """By lane, what it has done here since it was last made to forget."""
         self._lock = asyncio.Lock()
@@ -111,6 +125,15 @@ class PostgresResource:
     def guarantee_reason(self) -> str:
         """Why it is not ``fenced``; empty if it is."""
         return self._connection.shortfall
+
+    @property
+    def absence_is_final(self) -> bool:
+        """With the fence goes what a claim has barred."""
+        return self.guarantee is Guarantee.FENCED
+
+    @property
+    def dedupes_by_place(self) -> bool:
+        return self.dedupe is Dedupe.ORDERED_LANE
 
     # -- the port ------------------------------------------------------------------------------------
 
@@ -153,7 +176,8 @@ class PostgresResource:
             except FenceError as error:
                 refusal.append(error)
                 await self._record_refusal(connection, error, token, holder, stored, [])
-        self._claimed = token
+        self._claimed, self._holder = token, holder
+        self._pruned = 0
         return None if stored is None else Fence(stored.token, stored.holder)
 
     async def execute(self, token: FencingToken, holder: str, attempts: Sequence[Attempt]) -> list[AttemptOutcome]:
@@ -171,18 +195,51 @@ class PostgresResource:
             except CommitRefused:
                 return await self._execute_singly(token, holder, attempts)
 
+    async def query(self, attempt: Attempt) -> Answered:
+        row = await self._look(QUERY, self.name, attempt.operation_id, attempt.lane)
+        fence = None if row is None else stored_fence(self.name, row)
+        claimed = self._claimed
+        if claimed is None or not still_holds(self.name, fence, self._cluster_id, claimed, self._holder):
+            return UNTOLD
+        known = None if row["digest"] is None else Known(row["digest"], row["result"])
+        return answer(attempt, known, claimed, (row["forgotten_incarnation"], row["forgotten_index"]))
+
+    async def forget(self, token: FencingToken, holder: str, below: int, limit: int) -> bool:
+        """Of ordered lanes it keeps what :meth:`_forget` leaves: a lane's mark says what it holds no longer."""
+        sifted = Sifted([], self._pruned, False)
+        async with self._lock, self._refusable() as refusal, self._connection.transaction() as connection:
+            stored = await self._locked_fence(connection)
+            check_kept(self.name, stored, self._claimed)
+            try:
+                await self._pass_fence(connection, stored, token, holder)
+            except FenceError as error:
+                refusal.append(error)
+                await self._record_refusal(connection, error, token, holder, stored, [])
+            else:
+                in_lanes = self.dedupe is Dedupe.TABLE
+                newest = await connection.fetchval(READ_NEWEST, self.name)
+                found = await connection.fetch(READ_OLDEST, self.name, token.incarnation, self._pruned, limit, in_lanes)
+                rows = [Row(*row) for row in found]
+                sifted = sift(rows, below=below, newest=newest, begin=self._pruned, limit=limit)
+                await connection.execute(DELETE_OPERATIONS, self.name, sifted.gone)
+        self._pruned = sifted.begin
+        return sifted.more
+
     async def fence(self) -> Fence | None:
+        row = await self._look(READ_FENCE, self.name)
+        return None if row is None else Fence(FencingToken(row["incarnation"], row["term"]), row["holder"])
+
+    async def _look(self, statement: str, *parameters: Any) -> Any:
         async with self._lock:
             connection = await self._connection.open()
             try:
-                row = await connection.fetchrow(READ_FENCE, self.name)
+                return await connection.fetchrow(statement, *parameters)
             except Exception as error:
                 self._connection.drop()
                 raise self._connection.unavailable(error, "cannot be read") from error
             except BaseException:
                 self._connection.drop()
                 raise
-        return None if row is None else Fence(FencingToken(row["incarnation"], row["term"]), row["holder"])
 
     async def close(self) -> None:
         """Let what is under way end, then hang up. Safe to call twice."""
@@ -260,9 +317,7 @@ class PostgresResource:
             # No row to lock yet: two leaders that come for the first time must still meet.
             await connection.execute(LOCK_FIRST_FENCE, self.name)
             row = await connection.fetchrow(LOCK_FENCE, self.name)
-        if row is None:
-            return None
-        return StoredFence(self.name, row["cluster"], FencingToken(row["incarnation"], row["term"]), row["holder"])
+        return None if row is None else stored_fence(self.name, row)
 
     async def _pass_fence(self, connection: Any, stored: StoredFence | None, token: FencingToken, holder: str) -> None:
         rises = check_fence(self.name, stored, self._cluster_id, token, holder)

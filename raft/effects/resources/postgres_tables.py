@@ -112,6 +112,14 @@ WRITE_CLAIM = """INSERT INTO fencepost.claims (resource, incarnation, term, hold
 
 READ_OPERATIONS = """SELECT operation_id, digest, result FROM fencepost.operations
     WHERE operation_id = ANY($1::text[]) AND resource = $2"""
+QUERY = """SELECT fence.cluster, fence.incarnation, fence.term, fence.holder, operations.digest, operations.result,
+        coalesce(lanes.forgotten_incarnation, 0) AS forgotten_incarnation,
+        coalesce(lanes.forgotten_index, 0) AS forgotten_index
+    FROM fencepost.fence
+        LEFT JOIN fencepost.operations ON operations.resource = fence.resource AND operations.operation_id = $2
+        LEFT JOIN fencepost.lanes ON lanes.resource = fence.resource AND lanes.lane = $3
+    WHERE fence.resource = $1"""
+"""The fence and what is kept of one operation, as they stand at one moment."""
 WRITE_OPERATIONS = """INSERT INTO fencepost.operations
         (resource, operation_id, digest, effect, lane, log_index, incarnation, term, holder, attempt, result,
         applied_ns)
@@ -120,6 +128,11 @@ WRITE_OPERATIONS = """INSERT INTO fencepost.operations
     FROM unnest($6::text[], $7::bytea[], $8::text[], $9::text[], $10::bigint[], $11::bigint[], $12::bytea[])
         WITH ORDINALITY AS applied (operation_id, digest, effect, lane, log_index, attempt, result, place)
     ORDER BY applied.place"""
+
+READ_OLDEST = """SELECT accepted, incarnation = $2 AND (lane = '' OR $5) AS ours, log_index FROM fencepost.operations
+    WHERE resource = $1 AND accepted > $3 ORDER BY accepted LIMIT $4"""
+READ_NEWEST = "SELECT coalesce(max(accepted), 0) FROM fencepost.operations WHERE resource = $1"
+DELETE_OPERATIONS = "DELETE FROM fencepost.operations WHERE resource = $1 AND accepted = ANY($2::bigint[])"
 
 READ_LANES = """SELECT lane, incarnation, log_index, forgotten_incarnation, forgotten_index FROM fencepost.lanes
     WHERE resource = $1 AND lane = ANY($2::text[])"""

@@ -22,7 +22,7 @@ from ...core.errors import ConfigurationError, FenceError, Outcome, ResourceUnav
 from ...core.token import FencingToken
 from ...outbox.codec import canonical_json
 from ...ports import Answered, Attempt, AttemptOutcome, AttemptStatus, Fence, Found, Guarantee
-from ..handlers import EffectContext, Permanent, Retryable
+from ..handlers import ClaimContext, EffectContext, Permanent, Retryable
 from .ledger import StoredFence, check_fence
 
 RESULT_BYTES_MAX = 64 * 1024
@@ -33,6 +33,13 @@ none; what is returned must be JSON too.
 
 A query is called the same way and does nothing but look: None where it cannot tell, False where the operation was
 not applied, and anything else is its result."""
+
+ClaimHook = Callable[[ClaimContext], Any]
+"""``claim(context)``, plain or async: makes the token the highest that the other side accepts, durably, or raises what
+speaks against it: ``StaleLeader``, ``DuplicateGeneration`` or ``WrongCluster``. What it returns says nothing."""
+
+CLAIM_TIMEOUT_S = 8.0
+"""Shorter than what a leader waits for any claim (``effects.bounds``), so that the error names the hook."""
 
 HORIZON_NS = 23 * 3_600_000_000_000
 """Many APIs forget a key after a day."""
@@ -55,14 +62,16 @@ class PythonResource:
     Async handlers run on the effects loop, plain ones on this resource's own ``concurrency``
     threads. Each call carries one attempt, so that a slow one holds up nothing but its lane (S51).
 
-    A claim is remembered in this process only: it stops a leader of this process from acting under
-    a lower token, and the far side must compare the token itself if the guarantee is ``fenced``.
+    Without ``claim`` a claim is remembered in this process only: it stops a leader of this process from acting under a
+    lower token, and the far side hears of the token with the first effect. With it, which is for ``fenced``, the far
+    side hears of it before: what it does not know as applied then stays that way.
 
     ``horizon_ns`` is for ``keyed``: so long after its first attempt an operation is attempted again, and then no more
     (0: always), because the far side may have forgotten its key.
     """
 
     kind: ClassVar[str] = "python"
+    dedupes_by_place: ClassVar[bool] = False
     refusal_tells: ClassVar[bool] = False  # A handler may refuse for a reason of its own, whatever was done before.
 
     def __init__(
@@ -75,12 +84,18 @@ class PythonResource:
         allow_duplicates: bool = False,
         concurrency: int = 16,
         horizon_ns: int = HORIZON_NS,
+        claim: str | ClaimHook = "",
     ) -> None:
         if guarantee is Guarantee.NAKED and not allow_duplicates:
             raise ConfigurationError(
                 f"resource {name!r} is naked: nothing recognises a repeated effect there",
                 next_step=f"pass the operation id on as a key and declare it keyed, or set allow_duplicates = true "
                 f"under [resources.{name}]",
+            )
+        if claim and guarantee is not Guarantee.FENCED:
+            raise ConfigurationError(
+                f"resource {name!r} has a claim hook and is {guarantee}: nothing compares the token there",
+                next_step="declare it fenced, if the other side does, or take the hook out",
             )
         self.name = name
         self.guarantee = guarantee
@@ -90,17 +105,20 @@ class PythonResource:
         self._cluster_id = cluster_id
         self._definitions = dict(effects)
         self._horizon_ns = horizon_ns if guarantee is Guarantee.KEYED else 0
+        self._claim_hook = claim
+        self._hook: ClaimHook | None = None
         self._handlers: dict[str, Handler] = {}
         self._queries: dict[str, Handler] = {}
         self._threads: ThreadPoolExecutor | None = None
         self._fence: StoredFence | None = None
 
     async def open(self) -> None:
-        """Import every handler. Raises :class:`ConfigurationError`, naming resource and effect."""
+        """Import every function. Raises :class:`ConfigurationError`, naming resource and effect."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self.concurrency, thread_name_prefix=f"resource-{self.name}")
         # An import runs the user's code and may take its time: not on the loop.
-        self._handlers, self._queries = await asyncio.get_running_loop().run_in_executor(self._threads, self._load)
+        loaded = await asyncio.get_running_loop().run_in_executor(self._threads, self._load)
+        self._handlers, self._queries, self._hook = loaded
 
     async def close(self) -> None:
         """Plain handlers under way are not waited for: a thread cannot be stopped. Safe to call twice."""
@@ -112,9 +130,31 @@ class PythonResource:
         return None if self._fence is None else Fence(self._fence.token, self._fence.holder)
 
     async def claim(self, token: FencingToken, holder: str) -> Fence | None:
+        """What the hook raises besides a :class:`FenceError` becomes :class:`ResourceUnavailable`."""
         before = await self.fence()
+        check_fence(self.name, self._fence, self._cluster_id, token, holder)
+        if self._claim_hook:
+            await self._tell(token, holder)
         self._pass_fence(token, holder)
         return before
+
+    async def _tell(self, token: FencingToken, holder: str) -> None:
+        if self._threads is None or self._hook is None:
+            raise ResourceUnavailable(f"resource {self.name!r} is not open", outcome=Outcome.RETRY)
+        deadline = time.monotonic() + CLAIM_TIMEOUT_S
+        log = _log.bind(resource=self.name, token=str(token))
+        context = ClaimContext(token, holder, self._cluster_id, deadline, log)
+        try:
+            async with asyncio.timeout(CLAIM_TIMEOUT_S):
+                await _Call(self._hook, context).run(self._threads)
+        except FenceError:
+            raise
+        except Exception as error:
+            raise ResourceUnavailable(
+                f"resource {self.name!r}: its claim hook raised {type(error).__name__}: {error}",
+                next_step="nothing, if the other side is away: it is called again",
+                outcome=Outcome.UNKNOWN,
+            ) from error
 
     async def execute(self, token: FencingToken, holder: str, attempts: Sequence[Attempt]) -> list[AttemptOutcome]:
         if len(attempts) > self.batch_limit:
@@ -122,19 +162,19 @@ class PythonResource:
         if self._threads is None:
             raise ResourceUnavailable(f"resource {self.name!r} is not open", outcome=Outcome.RETRY)
         self._pass_fence(token, holder)
-        return [await self._attempt(self._threads, token, attempt) for attempt in attempts]
+        return [await self._attempt(self._threads, token, holder, attempt) for attempt in attempts]
 
     @property
     def absence_is_final(self) -> bool:
-        """Never: a claim does not reach the other side, so an older attempt may still arrive there."""
-        return False
+        """Where the other side has heard of the claim; elsewhere an older attempt may still arrive there."""
+        return bool(self._claim_hook)
 
     async def query(self, attempt: Attempt) -> Answered:
         """What the effect's query says of an operation that was left in doubt (``effects.doubts``)."""
         if self._threads is None or self._fence is None or attempt.effect not in self._queries:
             return Answered(Found.UNKNOWN)
         timeout_s = self._definitions[attempt.effect].timeout_ns / 1e9
-        context = self._context(self._fence.token, attempt, timeout_s)
+        context = self._context(self._fence.token, self._fence.holder, attempt, timeout_s)
         answer = await self._ask(self._threads, context, attempt)
         if answer is None:
             return Answered(Found.UNKNOWN)
@@ -148,13 +188,15 @@ class PythonResource:
 
     # -- one attempt -------------------------------------------------------------------------------
 
-    async def _attempt(self, threads: ThreadPoolExecutor, token: FencingToken, attempt: Attempt) -> AttemptOutcome:
+    async def _attempt(
+        self, threads: ThreadPoolExecutor, token: FencingToken, holder: str, attempt: Attempt
+    ) -> AttemptOutcome:
         handler = self._handlers.get(attempt.effect)
         if handler is None:
             why = f"this node knows no effect {attempt.effect!r} of this resource"
             return AttemptOutcome(AttemptStatus.NOT_ATTEMPTED, b"", why, False)
         timeout_s = self._definitions[attempt.effect].timeout_ns / 1e9
-        context = self._context(token, attempt, timeout_s)
+        context = self._context(token, holder, attempt, timeout_s)
         if self._horizon_ns and attempt.age_ns > self._horizon_ns:
             known = await self._too_old(threads, context, attempt)
             if known is not None:
@@ -208,11 +250,13 @@ class PythonResource:
         try:
             async with asyncio.timeout(self._definitions[attempt.effect].timeout_ns / 1e9):
                 return await _Call(query, context, _decode(attempt.payload)).run(threads)
+        except FenceError:
+            raise
         except Exception as error:
             context.log.warning("query raised", exc_info=error)
             return None
 
-    def _context(self, token: FencingToken, attempt: Attempt, timeout_s: float) -> EffectContext:
+    def _context(self, token: FencingToken, holder: str, attempt: Attempt, timeout_s: float) -> EffectContext:
         return EffectContext(
             operation_id=attempt.operation_id,
             index=attempt.index,
@@ -225,6 +269,8 @@ class PythonResource:
             ),
             effect=attempt.effect,
             lane=attempt.lane,
+            holder=holder,
+            cluster_id=self._cluster_id,
         )
 
     @staticmethod
@@ -242,24 +288,29 @@ class PythonResource:
 
     # -- loading -----------------------------------------------------------------------------------
 
-    def _load(self) -> tuple[dict[str, Handler], dict[str, Handler]]:
+    def _load(self) -> tuple[dict[str, Handler], dict[str, Handler], ClaimHook | None]:
         found = self._definitions.items()
         return (
-            {effect: self._handler(effect, definition.handler) for effect, definition in found},
-            {effect: self._handler(effect, definition.query) for effect, definition in found if definition.query},
+            {effect: self._function(f", effect {effect!r}: handler", each.handler) for effect, each in found},
+            {
+                effect: self._function(f", effect {effect!r}: handler", each.query)
+                for effect, each in found
+                if each.query
+            },
+            self._function(": claim hook", self._claim_hook) if self._claim_hook else None,
         )
 
-    def _handler(self, effect: str, handler: str | Handler) -> Handler:
-        if not isinstance(handler, str):
-            return handler
+    def _function(self, what: str, function: str | Callable[..., Any]) -> Callable[..., Any]:
+        if not isinstance(function, str):
+            return function
         try:
-            return load_handler(handler)
+            return load_handler(function)
         except ValueError as error:
-            raise self._error(effect, handler, str(error)) from error
+            raise self._error(what, function, str(error)) from error
 
-    def _error(self, effect: str, handler: str, why: str) -> ConfigurationError:
+    def _error(self, what: str, function: str, why: str) -> ConfigurationError:
         return ConfigurationError(
-            f"resource {self.name!r}, effect {effect!r}: handler {handler!r} cannot be used: {why}",
+            f"resource {self.name!r}{what} {function!r} cannot be used: {why}",
             next_step="check the name, and that the module can be imported where the node runs (PYTHONPATH)",
         )
 
@@ -282,16 +333,15 @@ def load_handler(handler: str) -> Handler:
 
 
 class _Call:
-    """One call of a handler, which knows whether the handler was reached at all."""
+    """One call of a function of the user's, which knows whether that was reached at all."""
 
-    def __init__(self, handler: Handler, context: EffectContext, payload: Any) -> None:
-        self._handler = handler
-        self._context = context
-        self._payload = payload
+    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
+        self._function = function
+        self._arguments = arguments
         self.started = False
 
     async def run(self, threads: ThreadPoolExecutor) -> Any:
-        if inspect.iscoroutinefunction(self._handler):
+        if inspect.iscoroutinefunction(self._function):
             return await self._enter()
         result = await asyncio.get_running_loop().run_in_executor(threads, self._enter)
         # A plain function may also hand out a coroutine (functools.partial, an object with __call__).
@@ -299,7 +349,7 @@ class _Call:
 
     def _enter(self) -> Any:
         self.started = True
-        return self._handler(self._context, self._payload)
+        return self._function(*self._arguments)
 
 
 def _decode(payload: bytes) -> Any:

@@ -17,8 +17,9 @@ import structlog
 
 from ...core.errors import ConfigurationError, Outcome, ResourceUnavailable
 from ...core.token import FencingToken
-from ...ports import Attempt, AttemptOutcome, AttemptStatus, Fence, Guarantee
+from ...ports import Answered, Attempt, AttemptOutcome, AttemptStatus, Fence, Guarantee
 from . import redis_script as script
+from .asking import UNTOLD, answer, still_holds
 from .ledger import StoredFence, check_fence, check_kept
 from .outcomes import BEHIND, Known, failed, replay, succeeded, superseded, unknown_effect, waits
 from .redis_connection import RedisConnection
@@ -28,7 +29,9 @@ __all__ = ["RedisEffect", "RedisResource"]
 
 _log = structlog.get_logger(__name__)
 
-_SHA1 = hashlib.sha1(script.SCRIPT.encode(), usedforsecurity=False).hexdigest()
+_SHA1S = {
+    text: hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest() for text in (script.SCRIPT, script.QUERY)
+}
 
 
 class RedisResource:
@@ -76,6 +79,8 @@ class RedisResource:
         )
         self._time_ns = time_ns
         self._claimed: FencingToken | None = None
+        self._holder = ""
+        """Who has claimed it."""
         self._lock = asyncio.Lock()
         self._said = ""
 
@@ -89,6 +94,16 @@ class RedisResource:
         if self._forget_after_ns:
             return "operations are forgotten after a while (forget_after)"
         return self._connection.shortfall
+
+    @property
+    def absence_is_final(self) -> bool:
+        """A server that may forget the fence may let in what a claim has barred, and one that forgets operations has
+        nothing to say about them."""
+        return self.guarantee is Guarantee.FENCED
+
+    @property
+    def dedupes_by_place(self) -> bool:
+        return self._forget_after_ns > 0
 
     # -- the port ------------------------------------------------------------------------------------
 
@@ -126,7 +141,7 @@ class RedisResource:
                 raise self._connection.told(error, "cannot be asked", Outcome.RETRY) from error
             self._say()
             stored, _ = await self._act(token, holder, None)
-            self._claimed = token
+            self._claimed, self._holder = token, holder
         return None if stored is None else Fence(stored.token, stored.holder)
 
     async def execute(self, token: FencingToken, holder: str, attempts: Sequence[Attempt]) -> list[AttemptOutcome]:
@@ -135,6 +150,17 @@ class RedisResource:
         async with self._lock:
             _, answers = await self._act(token, holder, [self._told(attempt) for attempt in attempts])
         return [_outcome(attempt, *answer) for attempt, answer in zip(attempts, answers, strict=True)]
+
+    async def query(self, attempt: Attempt) -> Answered:
+        async with self._lock:
+            *fence, record = await self._run(script.QUERY, self._keys[:2], [attempt.operation_id])
+            claimed, holder = self._claimed, self._holder
+        if claimed is None or not still_holds(self.name, self._stored(*fence), self._cluster_id, claimed, holder):
+            return UNTOLD
+        if not record:
+            return UNTOLD if self._forget_after_ns else answer(attempt, None, claimed)
+        kept = script.unpack(record)
+        return answer(attempt, Known(kept[script.RECORD_DIGEST], result_json(kept[script.RECORD_RESULT])), claimed)
 
     async def fence(self) -> Fence | None:
         async with self._lock:
@@ -179,10 +205,8 @@ class RedisResource:
             str((now_ns - self._forget_after_ns) // 1_000_000) if self._forget_after_ns else "",
             b"" if attempts is None else script.pack(attempts),
         ]
-        code, cluster, stored_token, stored_holder, answers = await self._run(words)
-        stored = None
-        if stored_token:
-            stored = StoredFence(self.name, cluster.decode(), script.token_of(stored_token), stored_holder.decode())
+        code, *fence, answers = await self._run(script.SCRIPT, self._keys, words)
+        stored = self._stored(*fence)
         if code != script.PASSED:
             _log.warning("refused at the fence", resource=self.name, code=code.decode(), token=str(token))
             # The script has compared; the words and the kind of the refusal are the same for every resource.
@@ -192,14 +216,17 @@ class RedisResource:
             raise AssertionError(f"the script of resource {self.name!r} answers {code!r} to {token} over {stored}")
         return stored, [(status, value) for status, value in answers]
 
-    async def _run(self, words: list[Any]) -> Any:
-        arguments = [len(self._keys), *self._keys, *words]
+    def _stored(self, cluster: bytes, token: bytes, holder: bytes) -> StoredFence | None:
+        return StoredFence(self.name, cluster.decode(), script.token_of(token), holder.decode()) if token else None
+
+    async def _run(self, text: str, keys: list[str], words: list[Any]) -> Any:
+        arguments = [len(keys), *keys, *words]
         try:
-            return await self._connection.act("EVALSHA", _SHA1, *arguments)
+            return await self._connection.act("EVALSHA", _SHA1S[text], *arguments)
         except ResourceUnavailable:
             raise
         except Exception:  # The server does not have the script, or no longer: nothing was run.
-            return await self._connection.act("EVAL", script.SCRIPT, *arguments)
+            return await self._connection.act("EVAL", text, *arguments)
 
 
 def _outcome(attempt: Attempt, status: bytes, value: bytes) -> AttemptOutcome:

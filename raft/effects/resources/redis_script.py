@@ -190,3 +190,12 @@ for place, attempt in ipairs(attempts) do
 end
 return answer('PASSED', outcomes)
 """.replace("REFUSALS_KEPT", str(REFUSALS_KEPT))
+
+QUERY = """
+local stored = redis.call('HMGET', KEYS[1], 'cluster', 'token', 'holder')
+return {stored[1] or '', stored[2] or '', stored[3] or '', redis.call('HGET', KEYS[2], ARGV[1]) or ''}
+"""
+"""The fence and what is kept of one operation, as they stand at one moment."""
+
+RECORD_DIGEST, RECORD_RESULT = 1, 9
+"""Where they are in what is kept of an operation."""

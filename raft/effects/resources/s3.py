@@ -17,7 +17,8 @@ import structlog
 
 from ...core.errors import ConfigurationError, FenceError, ResourceUnavailable
 from ...core.token import FencingToken
-from ...ports import Attempt, AttemptOutcome, Fence, Guarantee
+from ...ports import Answered, Attempt, AttemptOutcome, Fence, Guarantee
+from .asking import UNTOLD, still_holds
 from .bounded_ledger import BoundedLedger
 from .compare_and_set import CompareAndSet
 from .http_client import HttpClient
@@ -57,6 +58,8 @@ class S3Resource:
 
     kind: ClassVar[str] = "s3"
     guarantee: ClassVar[Guarantee] = Guarantee.FENCED
+    absence_is_final: ClassVar[bool] = True
+    dedupes_by_place: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -104,6 +107,8 @@ class S3Resource:
         self._time_ns = time_ns
         self._writer = secrets.token_hex(8)
         self._claimed: FencingToken | None = None
+        self._holder = ""
+        """Who has claimed it."""
         self._lock = asyncio.Lock()
 
     # -- the port ------------------------------------------------------------------------------------
@@ -126,7 +131,7 @@ class S3Resource:
 
         async with self._lock:
             before = await self._change(token, holder, (), decide)
-            self._claimed = token
+            self._claimed, self._holder = token, holder
         return before
 
     async def execute(self, token: FencingToken, holder: str, attempts: Sequence[Attempt]) -> list[AttemptOutcome]:
@@ -146,6 +151,14 @@ class S3Resource:
 
         async with self._lock:
             return await self._change(token, holder, attempts, decide)
+
+    async def query(self, attempt: Attempt) -> Answered:
+        async with self._lock:
+            ledger = self._read(await self._document.read())[1]
+            claimed, holder = self._claimed, self._holder
+        if claimed is None or not still_holds(self.name, ledger.fence, self._cluster_id, claimed, holder):
+            return UNTOLD
+        return ledger.find(attempt, claimed)
 
     async def fence(self) -> Fence | None:
         async with self._lock:

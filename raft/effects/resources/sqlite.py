@@ -22,16 +22,18 @@ import structlog
 
 from ...core.errors import ConfigurationError, FenceError, Outcome, ResourceUnavailable
 from ...core.token import FencingToken
-from ...ports import Attempt, AttemptOutcome, AttemptStatus, Fence, Guarantee
+from ...ports import Answered, Attempt, AttemptOutcome, AttemptStatus, Fence, Guarantee
 from ..modes import FenceMode, ModeReport, check_step
+from .asking import UNTOLD, answer, still_holds
 from .ledger import StoredFence, check_fence, check_kept
 from .outcomes import BEHIND, Known
+from .pruning import Sifted
 from .sqlite_batch import Again, Batch
 from .sqlite_connection import CommitRefused, SqliteConnection
 from .sqlite_effect import SqliteEffect, Statement, check_all
 from .sqlite_guard import Guard
+from .sqlite_records import delete_operations, write_operations, write_refusal
 from .sqlite_tables import (
-    FORGET_REFUSALS,
     READ_FENCE,
     READ_LANES,
     READ_OPERATION,
@@ -39,8 +41,6 @@ from .sqlite_tables import (
     WRITE_CLAIM,
     WRITE_FENCE,
     WRITE_LANE,
-    WRITE_OPERATIONS,
-    WRITE_REFUSAL,
 )
 
 __all__ = ["SqliteEffect", "SqliteResource"]
@@ -66,6 +66,8 @@ class SqliteResource:
     """
 
     kind: ClassVar[str] = "sqlite"
+    absence_is_final: ClassVar[bool] = True
+    dedupes_by_place: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -95,6 +97,10 @@ class SqliteResource:
         self._time_ns = time_ns
         self._claimed_generation = 0
         self._claimed: FencingToken | None = None
+        self._holder = ""
+        """Who has claimed it."""
+        self._pruned = 0
+        """Up to where, in the order of acceptance, nothing is left that may go; since the last claim."""
         self._guard = Guard(name)
         # One thread of its own: sqlite3 blocks, and must block neither a loop nor the default pool.
         self._thread: ThreadPoolExecutor | None = None
@@ -123,6 +129,12 @@ class SqliteResource:
 
     async def fence(self) -> Fence | None:
         return await self._call(self._read_fence)
+
+    async def query(self, attempt: Attempt) -> Answered:
+        return await self._call(lambda: self._query(attempt))
+
+    async def forget(self, token: FencingToken, holder: str, below: int, limit: int) -> bool:
+        return await self._call(lambda: self._forget(token, holder, below, limit))
 
     # -- modes (``effects.modes.ModalResource``) -----------------------------------------------------
 
@@ -158,25 +170,45 @@ class SqliteResource:
         return check_all(connection, self._statements.values())
 
     def _read_fence(self) -> Fence | None:
-        connection = self._connection.reading()
-        try:
+        with self._connection.snapshot() as connection:
             stored = self._stored_fence(connection)
-        except sqlite3.Error as error:
-            self._connection.drop()
-            raise self._connection.unavailable(error, "cannot be read", outcome=Outcome.RETRY) from error
         return None if stored is None else Fence(stored.token, stored.holder)
+
+    def _query(self, attempt: Attempt) -> Answered:
+        with self._connection.snapshot() as connection:
+            self._check_claimed()
+            stored = self._stored_fence(connection)
+            known = self._known(connection, [attempt]).get(attempt.operation_id)
+        claimed = self._claimed
+        if claimed is None or not still_holds(self.name, stored, self._cluster_id, claimed, self._holder):
+            return UNTOLD
+        return answer(attempt, known, claimed)
+
+    def _forget(self, token: FencingToken, holder: str, below: int, limit: int) -> bool:
+        sifted = Sifted([], self._pruned, False)
+        with self._refusable() as refusal, self._connection.transaction() as connection:
+            self._check_claimed()
+            stored = self._stored_fence(connection)
+            check_kept(self.name, stored, self._claimed)
+            try:
+                self._pass_fence(connection, stored, token, holder)
+            except FenceError as error:
+                refusal.append(error)
+                self._record_refusal(connection, error, token, holder, stored, [])
+            else:
+                sifted = delete_operations(
+                    connection, self.name, token.incarnation, below=below, begin=self._pruned, limit=limit
+                )
+        self._pruned = sifted.begin
+        return sifted.more
 
     def _tables(self) -> frozenset[str]:
         """What the effects write to, as far as their statements could be checked so far."""
         return frozenset().union(*(statement.tables for statement in self._statements.values()))
 
     def _read_mode(self) -> ModeReport:
-        connection = self._connection.reading()
-        try:
+        with self._connection.snapshot() as connection:
             return self._guard.report(connection, self._tables())
-        except sqlite3.Error as error:
-            self._connection.drop()
-            raise self._connection.unavailable(error, "cannot be read", outcome=Outcome.RETRY) from error
 
     def _set_mode(self, token: FencingToken, holder: str, mode: FenceMode, quiet_ns: int) -> ModeReport:
         with self._refusable() as refusal, self._connection.transaction() as connection:
@@ -217,7 +249,8 @@ class SqliteResource:
                 if self._guard.enter(connection, self._tables()):
                     self._guard.leave(connection)
         self._claimed_generation = self._connection.generation
-        self._claimed = token
+        self._claimed, self._holder = token, holder
+        self._pruned = 0
         return None if stored is None else Fence(stored.token, stored.holder)
 
     def _execute(self, token: FencingToken, holder: str, attempts: Sequence[Attempt]) -> list[AttemptOutcome]:
@@ -353,28 +386,7 @@ class SqliteResource:
         return {lane: (incarnation, log_index) for lane, incarnation, log_index in rows}
 
     def _record(self, connection: sqlite3.Connection, token: FencingToken, holder: str, batch: Batch) -> None:
-        now_ns = self._time_ns()
-        rows = [
-            (
-                self.name,
-                attempt.operation_id,
-                attempt.digest,
-                attempt.effect,
-                attempt.lane,
-                attempt.index,
-                *token,
-                holder,
-                attempt.number,
-                result,
-                now_ns,
-            )
-            for attempt, result in batch.applied
-        ]
-        done = 0
-        for count, statement in WRITE_OPERATIONS:
-            while len(rows) - done >= count:
-                connection.execute(statement, [value for row in rows[done : done + count] for value in row])
-                done += count
+        write_operations(connection, self.name, token, holder, batch.applied, self._time_ns())
         connection.executemany(WRITE_LANE, [(self.name, lane, *place) for lane, place in batch.lanes.items()])
 
     def _record_refusal(
@@ -392,19 +404,4 @@ class SqliteResource:
         )
         if stored is None or stored.cluster != self._cluster_id:
             return  # Another cluster's ledger is not ours to write into.
-        row = (
-            self.name,
-            self._time_ns(),
-            *token,
-            holder,
-            *stored.token,
-            stored.holder,
-            len(operations),
-            json.dumps(operations),
-            error.code,
-        )
-        try:
-            connection.execute(WRITE_REFUSAL, row)
-            connection.execute(FORGET_REFUSALS)
-        except sqlite3.Error as failure:
-            _log.warning("refusal could not be recorded", resource=self.name, error=str(failure))
+        write_refusal(connection, stored, token, holder, operations, error.code, self._time_ns())

@@ -167,15 +167,23 @@ class SqliteConnection:
             raise
         self._commit(connection)
 
-    def reading(self) -> sqlite3.Connection:
-        """The connection, for a single read of the file that the path names now."""
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[sqlite3.Connection]:
+        """For reading the file that the path names now, as it stands at one moment. Raises
+        :class:`ResourceUnavailable`."""
         connection = self.open(create=False)
         try:
-            self._check_file()
+            connection.execute("BEGIN")
+            with _rolled_back_on_error(connection):
+                self._check_file()
+                yield connection
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self.drop()
+            raise self.unavailable(error, "cannot be read", outcome=Outcome.RETRY) from error
         except ResourceUnavailable:
             self.drop()
             raise
-        return connection
 
     def _commit(self, connection: sqlite3.Connection) -> None:
         try:

@@ -103,6 +103,11 @@ WRITE_OPERATIONS = tuple(
 statement, and gets it back only when the node's loop has had its turn: a statement a row would make a
 transaction as long as the node is busy. Few sizes, so that all of them stay prepared."""
 
+READ_OLDEST = """SELECT accepted, resource = ? AND incarnation = ?, log_index FROM fencepost_operations
+    WHERE accepted > ? ORDER BY accepted LIMIT ?"""
+READ_NEWEST = "SELECT ifnull(max(accepted), 0) FROM fencepost_operations"
+DELETE_OPERATIONS = "DELETE FROM fencepost_operations WHERE accepted IN (SELECT value FROM json_each(?))"
+
 READ_LANES = """SELECT lane, incarnation, log_index FROM fencepost_lanes
     WHERE resource = ? AND lane IN (SELECT value FROM json_each(?))"""
 WRITE_LANE = """INSERT INTO fencepost_lanes (resource, lane, incarnation, log_index) VALUES (?, ?, ?, ?)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
@@ -13,16 +13,15 @@ from fencepost.raft.core.errors import DuplicateGeneration, FenceError, StaleLea
 from fencepost.raft.effects.resources.audit import check_ledger
 from fencepost.raft.ports import AttemptStatus, Fence, Guarantee, Resource
 
+from .query_contract import Nodes, QueryContract
 from .subjects import Subject, attempt, token
-
-Nodes = Callable[..., Awaitable[Resource]]
 
 SUCCEEDED = AttemptStatus.SUCCEEDED
 FAILED = AttemptStatus.FAILED
 NOT_ATTEMPTED = AttemptStatus.NOT_ATTEMPTED
 
 
-class FencedContract:
+class FencedContract(QueryContract):
     """The rules of the fence (concepts: The fencing token), one by one. ``old`` and ``new`` are
     two nodes' handles on one world."""
 

@@ -7,7 +7,8 @@ import pytest
 from fencepost.raft.effects.resources.postgres import Dedupe
 
 from ...servers.postgres import PostgresServer, postgres, postgres_server
-from .contract import FencedContract, Nodes
+from .contract import FencedContract
+from .query_contract import Nodes
 from .server_subjects import PostgresSubject
 
 __all__ = ["postgres", "postgres_server"]
