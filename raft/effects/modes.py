@@ -93,10 +93,11 @@ def check_step(name: str, found: ModeReport, wanted: FenceMode, quiet_ns: int, n
             f"resource {name!r} is in mode {found.mode}: nobody knows yet who writes there without a token",
             next_step=f"fencepost resource mode {name} observe",
         )
-    quiet_since_ns = max(found.observed_ns, found.last_unfenced_ns)
-    if wanted is FenceMode.ENFORCE and now_ns - quiet_since_ns < quiet_ns:
+    # Not below 0: the write may have been stamped by a server whose clock is ahead of this one.
+    quiet_for_ns = max(now_ns - max(found.observed_ns, found.last_unfenced_ns), 0)
+    if wanted is FenceMode.ENFORCE and quiet_for_ns < quiet_ns:
         what = "the last write without a token was" if found.last_unfenced_ns else "observed for only"
-        seconds = max(now_ns - quiet_since_ns, 0) / 1e9
+        seconds = quiet_for_ns / 1e9
         raise ModeRefused(
             f"resource {name!r}: {what} {seconds:.0f} s{' ago' if found.last_unfenced_ns else ''}, and "
             f"{quiet_ns / 1e9:.0f} s without one are asked for; {found.unfenced} were counted so far",
