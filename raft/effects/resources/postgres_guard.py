@@ -148,7 +148,7 @@ class Guard:
         return int(row["fresh"])
 
     async def _stand(self, connection: Any, mode: FenceMode, tables: frozenset[str], *, strictly: bool = False) -> None:
-        """Make the triggers of ``mode`` that are missing. Those of an earlier mode may stay: theirs comes later by name,
+        """Make the triggers of ``mode`` that are missing. Those of an earlier mode may stay: by name they come later,
         and counts nothing that was refused."""
         name = _trigger_name(self._resource, mode)
         for row in await connection.fetch(READ_TABLES, sorted(tables), name):

@@ -9,6 +9,7 @@ from typing import Any
 import asyncpg
 import pytest
 import pytest_asyncio
+from structlog.testing import capture_logs
 
 from fencepost.raft.core.errors import ConfigurationError, ModeRefused, ResourceUnavailable, StaleLeader
 from fencepost.raft.effects.modes import FenceMode, ModalResource, ModeReport
@@ -370,8 +371,13 @@ async def test_a_claim_does_not_wait_long_for_a_guard(ledger: Ledger) -> None:
     ledger.beside("DROP TABLE entries; CREATE TABLE entries (account text, cents bigint);")
     other = await ledger.program()
     await other.execute("BEGIN; INSERT INTO entries VALUES ('x', 1)")
-    await ledger.resource.claim(token(2), "n2")
-    assert ledger.resource.mode_seen.unguarded == [ENTRIES]
+    bounds = PostgresBounds(lock_ns=30_000 * MS, statement_ns=2_000 * MS)
+    newer = ledger.resource = ledger.node(schema="", bounds=bounds)
+    await newer.open()
+    with capture_logs() as logs:
+        await newer.claim(token(2), "n2")
+    assert newer.mode_seen.unguarded == [ENTRIES]
+    assert ["lock timeout" in log["reason"] for log in logs if log["event"] == "table not guarded"] == [True]
     await other.execute("COMMIT")
     # Asked for again, the same mode is no step, and puts it back.
     assert (await ledger.to(FenceMode.OBSERVE, term=2)).unguarded == []
