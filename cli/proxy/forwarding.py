@@ -117,12 +117,14 @@ class FencedProxy:
                 raise TokenMissing("a claim shows a token")
             before = await self._durably(lambda: self._marks.claim(bearer, self._time_ns()))
             await self._after_lower(bearer.token)
+            counts = await self._durably(self._marks.counts)
             _LOG.info("fence claimed", token=str(bearer.token), holder=bearer.holder)
             previous = None if before is None or before.token.term == 0 else before
             return json_answer(
                 {
                     "upstream_keyed": self._keyed,
                     "mode": self._marks.mode.value,
+                    **counts,
                     "previous": None if previous is None else _dotted(previous.token),
                     "previous_holder": "" if previous is None else previous.holder,
                 }

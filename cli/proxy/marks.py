@@ -258,12 +258,16 @@ class Marks:
     def refused(self) -> None:
         self._connection.execute("UPDATE proxy SET refused = refused + 1")
 
-    def status(self) -> Mapping[str, object]:
-        fence = self._fence()
+    def counts(self) -> dict[str, int]:
+        """What it has seen since it was made."""
         row = self._connection.execute(
             "SELECT observed_ns, unfenced, last_unfenced_ns, would_reject, refused, replayed FROM proxy"
         ).fetchone()
         names = ("observed_ns", "unfenced", "last_unfenced_ns", "would_reject", "refused", "replayed")
+        return dict(zip(names, row, strict=True))
+
+    def status(self) -> Mapping[str, object]:
+        fence = self._fence()
         states = dict(self._connection.execute("SELECT state, count(*) FROM proxy_operations GROUP BY state"))
         return {
             "resource": self._resource,
@@ -271,7 +275,7 @@ class Marks:
             "mode": self.mode.value,
             "token": None if fence is None else f"{fence.token.incarnation}.{fence.token.term}",
             "holder": "" if fence is None else fence.holder,
-            **dict(zip(names, row, strict=True)),
+            **self.counts(),
             "operations": {state.value: states.get(state.value, 0) for state in MarkState},
         }
 

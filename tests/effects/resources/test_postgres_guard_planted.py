@@ -25,7 +25,7 @@ __all__ = ["empty_postgres", "postgres_server"]
 
 pytestmark = [pytest.mark.servers, pytest.mark.endure]
 
-Test = Callable[[tests.Ledger], Awaitable[None]]
+Test = Callable[..., Awaitable[None]]
 
 
 class Fault(NamedTuple):
@@ -124,7 +124,7 @@ async def ledger(
     ("ledger", "fault"), [pytest.param(each, each, id=each.name) for each in FAULTS], indirect=["ledger"]
 )
 async def test_a_planted_fault_is_seen(ledger: tests.Ledger, fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
-    test: Any = fault.test
+    test = fault.test
     more = {"monkeypatch": monkeypatch} if "monkeypatch" in getattr(test, "__annotations__", {}) else {}
     place = nullcontext() if fault.function is None else planted(fault.function, fault.line, fault.fault)
     with place:
