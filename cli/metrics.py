@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from ..raft.outbox.machine import OutboxMachine
 
 
+ELSEWHERE = "(elsewhere)"
+"""Resources that this node's file does not name: clients choose their names, and each would be a series for ever."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
     """Where the numbers come from. All of it is read on the node's loop."""
@@ -137,17 +141,20 @@ class NodeMetrics:
 
     def _commands(self) -> Iterator[Metric]:
         machine = self._sources.machine
-        counts = {
-            (resource, state.value): number
-            for resource, states in machine.counts.items()
-            for state, number in states.items()
-        }
-        yield _gauge("commands", "Commands in each state.", counts, ("resource", "state"))
+        configured = self._sources.effects.status()
         now_ns = self._sources.clock.time_ns()
+        counts: dict[tuple[str, ...], int] = {}
+        for resource, states in machine.counts.items():
+            name = resource if resource in configured else ELSEWHERE
+            for state, number in states.items():
+                counts[(name, state.value)] = counts.get((name, state.value), 0) + number
+        yield _gauge("commands", "Commands in each state.", counts, ("resource", "state"))
         oldest: dict[tuple[str, ...], float] = {}
         for resource, pending in machine.pending.items():
+            name = resource if resource in configured else ELSEWHERE
             first = next(iter(pending.values()), None)
-            oldest[(resource,)] = 0.0 if first is None else max(now_ns - first.submitted_ns, 0) / 1e9
+            seconds = 0.0 if first is None else max(now_ns - first.submitted_ns, 0) / 1e9
+            oldest[(name,)] = max(oldest.get((name,), 0.0), seconds)
         yield _gauge("oldest_pending_seconds", "Since the oldest command without an outcome was committed, by the wall "
                      "clock.", oldest, ("resource",))  # fmt: skip
 
