@@ -218,6 +218,13 @@ _CATALOGUE: dict[str, tuple[str, str]] = {
         have been told to rely on it. To enforce it must have been observed, with no write without a token for as long
         as --after says. `fencepost resource mode NAME` shows how many there were, and when the last one was.""",
     ),
+    "MODE_UNSUPPORTED": (
+        "a resource of that kind has no fence mode",
+        """A mode is about writes of other programs, and at Redis, S3, files, plain HTTP APIs and Python functions
+        nobody tells fencepost of them. A mode that counts nothing would say that there are none. The message says what
+        to use instead: mostly, take the right to write from everybody else. SQLite, PostgreSQL and APIs behind
+        `fencepost proxy` have modes.""",
+    ),
     "NOT_CAUGHT_UP": (
         "the node cannot be made a voter yet",
         """A voter that lacks the log, or is not there, would cost the cluster its majority, so the node stays what

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from ..raft.outbox.machine import OutboxMachine
 
 
+ELSEWHERE = "(elsewhere)"
+"""Resources that this node's file does not name: clients choose their names, and each would be a series for ever."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
     """Where the numbers come from. All of it is read on the node's loop."""
@@ -157,22 +161,17 @@ class NodeMetrics:
 
     def _commands(self) -> Iterator[Metric]:
         machine = self._sources.machine
-        counts = {
-            (resource, state.value): number
-            for resource, states in machine.counts.items()
-            for state, number in states.items()
-        }
-        yield _gauge("commands", "Commands in each state.", counts, ("resource", "state"))
         measures = self._sources.measures
-        ends = {
-            (resource, state.value): count
-            for resource, states in measures.ended.items()
-            for state, count in states.items()
-        }
+        now_ns = self._sources.clock.time_ns()
+        counts = self._by_resource(machine.counts)
+        yield _gauge("commands", "Commands in each state.", counts, ("resource", "state"))
         yield _counter("commands_ended", "Commands that ended, or got in doubt, as applied here; one that is redriven "
-                       "or settled ends again.", ends, ("resource", "state"))  # fmt: skip
+                       "or settled ends again.", self._by_resource(measures.ended), ("resource", "state"))  # fmt: skip
+        decisions: dict[str, dict[str, int]] = {}
+        for (resource, decision), count in measures.decisions.items():
+            decisions.setdefault(resource, {})[decision] = count
         yield _counter("decisions", "Commands changed by a word from outside, or by their deadline.",
-                       measures.decisions, ("resource", "decision"))  # fmt: skip
+                       self._by_resource(decisions), ("resource", "decision"))  # fmt: skip
         yield _gauge("commands_remembered", "Commands in the state, those that have ended among them.",
                      {(): len(machine.operations)})  # fmt: skip
         yield _counter("commands_forgotten", "Commands that have ended and are remembered no more.",
@@ -183,13 +182,26 @@ class NodeMetrics:
                      "ever.", {(): machine.retention.window_ns / 1e9})  # fmt: skip
         yield _gauge("retention_commands", "How many that have ended are remembered; 0 for any number.",
                      {(): machine.retention.ended_max})  # fmt: skip
-        now_ns = self._sources.clock.time_ns()
         oldest: dict[tuple[str, ...], float] = {}
         for resource, pending in machine.pending.items():
             first = next(iter(pending.values()), None)
-            oldest[(resource,)] = 0.0 if first is None else max(now_ns - first.submitted_ns, 0) / 1e9
+            seconds = 0.0 if first is None else max(now_ns - first.submitted_ns, 0) / 1e9
+            name = self._label(resource)
+            oldest[(name,)] = max(oldest.get((name,), 0.0), seconds)
         yield _gauge("oldest_pending_seconds", "Since the oldest command without an outcome was committed, by the wall "
                      "clock.", oldest, ("resource",))  # fmt: skip
+
+    def _label(self, resource: str) -> str:
+        """Names of resources come with commands, and anybody may make up more of them than a store of metrics bears."""
+        return resource if self._sources.effects.resource(resource) is not None else ELSEWHERE
+
+    def _by_resource(self, numbers: Mapping[str, Mapping[Any, int]]) -> dict[tuple[str, ...], int]:
+        counts: dict[tuple[str, ...], int] = {}
+        for resource, kinds in numbers.items():
+            for kind, number in kinds.items():
+                key = (self._label(resource), str(kind))
+                counts[key] = counts.get(key, 0) + number
+        return counts
 
     def _resources(self) -> Iterator[Metric]:
         effects = self._sources.effects

@@ -28,8 +28,11 @@ REQUEST_TIMEOUT_S = 10.0
 """How long a request may take to arrive, from its first byte; and an answer to be read."""
 IDLE_TIMEOUT_S = 60.0
 CLOSE_TIMEOUT_S = 2.0
+LINGER_S = 2.0
+"""How long what a refused client still sends is thrown away: closing on it would take the refusal from it, too."""
 
-_REQUEST_LINE = re.compile(rb"([A-Z]{1,20}) (/[!-~]{0,8000}) HTTP/1\.([01])")
+_REQUEST_LINE = re.compile(rb"([A-Z]{1,20}) (/[!\"$-~]{0,8000}) HTTP/1\.([01])")
+"""Without #: a fragment is never sent, and who passes it on may cut the path there."""
 _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}):[ \t]*([\t\x20-\x7e\x80-\xff]*?)[ \t]*")
 _ONCE = frozenset({"host", "content-length", "content-type", "authorization", "idempotency-key"})
 """Headers that a request may have once only: two of them are two opinions."""
@@ -178,7 +181,8 @@ class _Connection(asyncio.Protocol):
                 return
         except Malformed as error:
             self._ending = True
-            self._write(problem(error.status, "FRAME_INVALID", error.why), keeps=False, body=True)
+            self._buffer.clear()
+            self._write(problem(error.status, "FRAME_INVALID", error.why), keeps=False, body=True, lingers=True)
             return
         body = bytes(self._buffer[: head.body_bytes])
         del self._buffer[: head.body_bytes]
@@ -215,23 +219,33 @@ class _Connection(asyncio.Protocol):
             self._arm(REQUEST_TIMEOUT_S)
             self._read()
 
-    def _write(self, answer: HttpAnswer, *, keeps: bool, body: bool) -> None:
+    def _write(self, answer: HttpAnswer, *, keeps: bool, body: bool, lingers: bool = False) -> None:
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        headers = [*answer.headers, ("Content-Length", str(len(answer.body)))]
+        headers = [*answer.headers]
+        if answer.status in (204, 304):
+            body = False  # RFC 9110, section 8.6: and no length either.
+        elif body or answer.body:
+            # Of what is left out of an answer to HEAD, only if it is known.
+            headers.append(("Content-Length", str(len(answer.body))))
         if answer.body:
             headers.append(("Content-Type", answer.content_type))
         if not keeps:
             headers.append(("Connection", "close"))
         lines = [f"HTTP/1.1 {answer.status} {_PHRASES.get(answer.status, 'Status')}"]
         lines += [f"{name}: {value}" for name, value in headers]
-        transport.write("\r\n".join([*lines, "", ""]).encode("latin-1") + (answer.body if body else b""))
+        head = "\r\n".join([*lines, "", ""]).encode("latin-1", "replace")
+        transport.write(head + (answer.body if body else b""))
         if keeps:
             # An answer that is not read does not stay in memory for long.
             self._arm(REQUEST_TIMEOUT_S if transport.get_write_buffer_size() else IDLE_TIMEOUT_S)
+            return
+        self._ending = True
+        if lingers and transport.can_write_eof():
+            transport.write_eof()
+            self._arm(LINGER_S)
         else:
-            self._ending = True
             transport.close()
             self._arm(REQUEST_TIMEOUT_S)
 

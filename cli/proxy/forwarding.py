@@ -9,6 +9,7 @@ proxy has given up on an answer.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import re
 import sqlite3
@@ -55,7 +56,9 @@ _HOP_BY_HOP = frozenset(
         *("transfer-encoding", "host", "content-length", "expect", "accept-encoding"),
     }
 )
-_DROPPED_FROM_ANSWERS = _HOP_BY_HOP | {"content-encoding", "content-type", "date", "server", PROXY_HEADER.lower()}
+_DROPPED_FROM_ANSWERS = _HOP_BY_HOP | {"content-type", "date", "server", PROXY_HEADER.lower()}
+_KEPT = frozenset({"authorization", "content-type", "content-encoding", "idempotency-key"})
+"""What no caller can have taken out on the way by naming it in Connection: the API would see another request."""
 _NO_ANSWER = "it was sent, and no whole answer came: the API may have done it, or may be doing it still"
 
 
@@ -97,14 +100,22 @@ class FencedProxy:
         try:
             if request.path.startswith(OWN_PATH):
                 return await self._own(request)
+            if not {".", ".."}.isdisjoint(request.path.split("/")):
+                # Whoever resolves it leaves the path that every other is added to.
+                raise CommandInvalid("a path with . or .. is not passed on")
             if request.method in SAFE_METHODS:
                 return await self._pass(request)
             return await self._change(request)
         except FencepostError as error:
             if isinstance(error, FenceError):
-                await self._durably(self._marks.refused)
                 _LOG.warning("refused at the fence", code=error.code, method=request.method, reason=error.message)
+                with contextlib.suppress(sqlite3.Error):  # It is refused whether or not it can be counted.
+                    await self._durably(self._marks.refused)
             return _refusal(error)
+        except sqlite3.Error as error:
+            # Only what comes before sending raises it: what comes after is told as unknown.
+            _LOG.error("fence file fails", error=str(error))
+            return _refusal(ResourceUnavailable(f"the proxy cannot write its fence file, nothing was sent: {error}"))
 
     async def _own(self, request: HttpRequest) -> HttpAnswer:
         what = (request.method, request.path.removeprefix(OWN_PATH))
@@ -117,12 +128,14 @@ class FencedProxy:
                 raise TokenMissing("a claim shows a token")
             before = await self._durably(lambda: self._marks.claim(bearer, self._time_ns()))
             await self._after_lower(bearer.token)
+            counts = await self._durably(self._marks.counts)
             _LOG.info("fence claimed", token=str(bearer.token), holder=bearer.holder)
             previous = None if before is None or before.token.term == 0 else before
             return json_answer(
                 {
                     "upstream_keyed": self._keyed,
                     "mode": self._marks.mode.value,
+                    **counts,
                     "previous": None if previous is None else _dotted(previous.token),
                     "previous_holder": "" if previous is None else previous.holder,
                 }
@@ -220,10 +233,11 @@ class FencedProxy:
     # -- the other side -----------------------------------------------------------------------------------
 
     async def _send(self, request: HttpRequest) -> Reply:
-        named = {each.strip().lower() for each in request.header("connection").split(",")}
+        lines = [value for name, value in request.headers if name == "connection"]
+        named = {each.strip().lower() for each in ",".join(lines).split(",")} - _KEPT
         headers: dict[str, str] = {}
         for name, value in request.headers:
-            if name not in _HOP_BY_HOP and name not in named:
+            if name not in _HOP_BY_HOP and (name not in named or name.startswith("x-fencepost-")):
                 headers[name] = f"{headers[name]}, {value}" if name in headers else value
         if self._authorization:
             headers["authorization"] = self._authorization
@@ -232,12 +246,14 @@ class FencedProxy:
         )
 
     def _stored(self, reply: Reply) -> Stored:
-        headers = [
-            (name, value)
-            for name, value in reply.headers.items()
-            if name.lower() not in _DROPPED_FROM_ANSWERS and value.isprintable()
-        ]
-        headers.append(("Content-Type", reply.headers.get("Content-Type", "application/octet-stream")))
+        # The bytes as they came, which the library has read as what they could be.
+        encoding = getattr(reply.headers, "encoding", "latin-1")
+        all_headers = [(name, value.encode(encoding).decode("latin-1")) for name, value in reply.headers.items()]
+        named = {each.strip().lower() for each in reply.headers.get("Connection", "").split(",")}
+        dropped = _DROPPED_FROM_ANSWERS | named
+        headers = [(name, value) for name, value in all_headers if name.lower() not in dropped]
+        kind = next((value for name, value in all_headers if name.lower() == "content-type"), "")
+        headers.append(("Content-Type", kind or "application/octet-stream"))
         if len(reply.body) >= self._answer_bytes_max:
             headers.append(("X-Fencepost-Cut", "true"))
         return Stored(reply.status, headers, reply.body)

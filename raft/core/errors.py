@@ -304,6 +304,14 @@ class ModeRefused(ClientError):
     exit_code = 6
 
 
+class ModeUnsupported(ClientError):
+    """Nobody can see writes without a token at a resource of that kind, so it has no fence mode."""
+
+    code = "MODE_UNSUPPORTED"
+    outcome = Outcome.REFUSED
+    exit_code = 6
+
+
 class NotCaughtUp(ClientError):
     """A node that lacks too much of the log, or was not heard of lately, is not made a voter yet (S28)."""
 

@@ -28,7 +28,7 @@ from .bounds import ANSWER_TIMEOUT_S, bounded
 from .dispatcher import Executions
 from .late import LateSuccesses
 from .measures import ResourceMeasures
-from .modes import ModalResource, ModeCalls, mode_json
+from .modes import ModeCalls, seen_json
 from .policy import ActivationPolicy, DispatchPolicy, RetryPolicy
 from .runtime import EffectsRuntime, GuardedRuntime
 from .tenure import NodeLoop, Tenure
@@ -263,7 +263,7 @@ class EffectsCoordinator:
                 "dead": counts.get(OperationState.DEAD, 0),
                 "in_doubt": counts.get(OperationState.IN_DOUBT, 0),
                 "stale_refusals": self.stale_refusals[name],
-                "fence_mode": mode_json(resource.mode_seen) if isinstance(resource, ModalResource) else None,
+                "fence_mode": seen_json(resource),
                 "last_error": "",
             }
             if self._tenure is not None:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from ..core.errors import CommandInvalid, FencepostError, ModeRefused, NotFound, NotLeader
+from ..core.errors import CommandInvalid, FencepostError, ModeRefused, ModeUnsupported, NotFound, NotLeader
 from ..core.token import FencingToken
 from ..ports import Resource
 from .authority import Authority
@@ -58,8 +58,9 @@ OFF = ModeReport(FenceMode.OFF, 0, 0, 0, 0, 0, [], [])
 class ModalResource(Protocol):
     """A resource that can tell a write without a token from its own. Called on the effects loop."""
 
-    mode_seen: ModeReport
-    """As it was when this process last looked; from any thread."""
+    @property
+    def mode_seen(self) -> ModeReport | None:
+        """As it was when this process last looked, from any thread. None where this one has no modes."""
 
     async def mode(self) -> ModeReport: ...
 
@@ -68,15 +69,42 @@ class ModalResource(Protocol):
         one too far, or one to ``enforce`` with a write without a token in the last ``quiet_ns``."""
 
 
+class _Reason(NamedTuple):
+    why: str
+    instead: str
+
+
 WHY_NOT = {
-    "postgres": "not in this version",
-    "redis": "a server of this kind has no place to look at the commands of others",
-    "s3": "an object store tells nobody of a writer that sets no condition; let its policy refuse them",
-    "file": "a file system tells nobody who writes; let the rights of the folder refuse others",
-    "http": "the API decides what it takes; put `fencepost proxy` in front of it",
-    "python": "what its functions write to is not known here",
+    "redis": _Reason(
+        "a Redis server runs no code of ours when others write",
+        "give the resource's keys to one user: ACL SETUSER others ~... without them; fencepost's alone may write there",
+    ),
+    "s3": _Reason(
+        "an object that somebody else has put holds no fence and no counts: the next command finds it and stops there, "
+        "and nothing is left to count in",
+        "let the bucket's policy give s3:PutObject and s3:DeleteObject on the object to the role of the nodes alone",
+    ),
+    "file": _Reason(
+        "a file system tells nobody who writes",
+        "let the rights of the folder refuse every user but that of the nodes",
+    ),
+    "http": _Reason(
+        "what reaches an API beside this cluster is seen by the API alone",
+        "put `fencepost proxy` in front of it and set proxied = true: docs/resources.md",
+    ),
+    "python": _Reason(
+        "what its functions write to is not known here",
+        "have the functions hand their token and operation id on to a place that compares them",
+    ),
 }
-"""By kind: why writes without a token cannot be seen there."""
+"""By kind: why writes without a token cannot be seen there, and what can be done."""
+
+
+def modal(resource: Resource) -> ModalResource | None:
+    """The resource, if it has modes: some kinds have them only in some configurations."""
+    if not isinstance(resource, ModalResource) or resource.mode_seen is None:
+        return None
+    return resource
 
 
 def check_step(name: str, found: ModeReport, wanted: FenceMode, quiet_ns: int, now_ns: int) -> bool:
@@ -93,10 +121,11 @@ def check_step(name: str, found: ModeReport, wanted: FenceMode, quiet_ns: int, n
             f"resource {name!r} is in mode {found.mode}: nobody knows yet who writes there without a token",
             next_step=f"fencepost resource mode {name} observe",
         )
-    quiet_since_ns = max(found.observed_ns, found.last_unfenced_ns)
-    if wanted is FenceMode.ENFORCE and now_ns - quiet_since_ns < quiet_ns:
+    # Not below 0: the write may have been stamped by a server whose clock is ahead of this one.
+    quiet_for_ns = max(now_ns - max(found.observed_ns, found.last_unfenced_ns), 0)
+    if wanted is FenceMode.ENFORCE and quiet_for_ns < quiet_ns:
         what = "the last write without a token was" if found.last_unfenced_ns else "observed for only"
-        seconds = max(now_ns - quiet_since_ns, 0) / 1e9
+        seconds = quiet_for_ns / 1e9
         raise ModeRefused(
             f"resource {name!r}: {what} {seconds:.0f} s{' ago' if found.last_unfenced_ns else ''}, and "
             f"{quiet_ns / 1e9:.0f} s without one are asked for; {found.unfenced} were counted so far",
@@ -116,6 +145,13 @@ def mode_json(report: ModeReport) -> dict[str, Any]:
         "guarded": report.guarded,
         "unguarded": report.unguarded,
     }
+
+
+def seen_json(resource: Resource) -> dict[str, Any] | None:
+    """The mode as this process last saw it; None for a resource without modes."""
+    found = modal(resource)
+    seen = None if found is None else found.mode_seen
+    return None if seen is None else mode_json(seen)
 
 
 class ModeCalls:
@@ -141,10 +177,12 @@ class ModeCalls:
         resource = self._resources.get(name)
         if resource is None:
             raise NotFound(f"this node has no resource {name!r}", next_step="fencepost resource fences")
-        if not isinstance(resource, ModalResource):
-            why = WHY_NOT.get(resource.kind, "its kind does not say")
-            raise CommandInvalid(f"resource {name!r} is of kind {resource.kind}: {why}")
-        modal: ModalResource = resource
+        found = modal(resource)
+        if found is None:
+            known = WHY_NOT.get(resource.kind, _Reason("its kind does not say", "see docs/concepts.md"))
+            raise ModeUnsupported(
+                f"resource {name!r} is of kind {resource.kind} and has no mode: {known.why}", next_step=known.instead
+            )
         wanted = str(parameters.get("mode") or "")
         quiet_ns = int(parameters.get("quiet_ns") or 0)
         authority = self._authority()
@@ -156,8 +194,8 @@ class ModeCalls:
         async def ask() -> ModeReport:
             await resource.open()
             if not wanted or authority is None:
-                return await modal.mode()
-            return await modal.set_mode(authority.token, authority.holder, FenceMode(wanted), quiet_ns)
+                return await found.mode()
+            return await found.set_mode(authority.token, authority.holder, FenceMode(wanted), quiet_ns)
 
         self._runtime.run(ask, partial(self._answered, reply, name))
 

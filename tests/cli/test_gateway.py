@@ -83,6 +83,8 @@ async def test_a_leader_is_ready_says_so_and_counts_what_it_did(tmp_path: Path) 
                 assert (await client.submit(credit("good"), wait=Wait.DONE)).replayed
                 bad = await client.submit(credit("bad", 0), wait=Wait.DONE)
                 assert bad.state == "failed"
+                for name in ("misspelt", "made-up"):
+                    await client.submit(credit(name)._replace(resource=name), wait=Wait.COMMITTED)
                 scraped = samples((await http.get("/metrics")).text)
                 # About to stop: not ready any more, although it leads and everything is active.
                 node.service.stop_admitting()
@@ -96,10 +98,14 @@ async def test_a_leader_is_ready_says_so_and_counts_what_it_did(tmp_path: Path) 
     assert scraped["fencepost_term", ()] == 1
     assert scraped["fencepost_commands", ("ledger", "succeeded")] == 1
     assert scraped["fencepost_commands", ("ledger", "failed")] == 1
+    # Whoever invents names makes no series.
+    assert scraped["fencepost_commands", ("(elsewhere)", "committed")] == 2
+    assert scraped["fencepost_oldest_pending_seconds", ("(elsewhere)",)] >= 0
+    assert not [labels for _, labels in scraped if "misspelt" in labels]
     assert scraped["fencepost_attempts_total", ("ledger",)] == 2
     assert scraped["fencepost_attempt_outcomes_total", ("succeeded", "ledger")] == 1
     assert scraped["fencepost_retries_total", ("ledger",)] == 0
-    assert scraped["fencepost_submissions_total", ()] == 2
+    assert scraped["fencepost_submissions_total", ()] == 4
     assert scraped["fencepost_submissions_replayed_total", ()] == 1
     assert scraped["fencepost_effect_seconds_count", ("ledger",)] == 2
     assert scraped["fencepost_effect_seconds_sum", ("ledger",)] > 0

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
@@ -17,11 +17,14 @@ import pytest
 import pytest_asyncio
 
 from fencepost.cli.proxy.settings import load_proxy
-from fencepost.raft.core.errors import ConfigurationError, ResourceUnavailable, StaleLeader, WrongCluster
+from fencepost.raft.core.errors import ConfigurationError, ModeRefused, ResourceUnavailable, StaleLeader, WrongCluster
 from fencepost.raft.core.token import FencingToken
+from fencepost.raft.effects.modes import FenceMode, modal, mode_json, seen_json
 from fencepost.raft.effects.resources.http import HttpEffect, HttpResource
+from fencepost.raft.effects.resources.http_proxied import ProxyLink
 from fencepost.raft.ports import AttemptOutcome, AttemptStatus, Fence, Guarantee
 
+from ..core.planting import planted
 from ..effects.resources.subjects import attempt
 from ..servers.http_api import HttpApi, http_api, http_api_server
 from ..servers.program import end, free_port, reachable
@@ -416,6 +419,61 @@ async def test_a_resource_through_it_is_refused_when_it_is_stale_and_says_what_i
             await resource.close()
 
 
+async def test_a_resource_tells_the_mode_of_its_proxy_and_where_it_is_changed(
+    proxy: Proxy, resources: list[HttpResource]
+) -> None:
+    proxy.start(mode='"observe"')
+    (resource, _) = resources
+    plain = HttpResource("plain", proxy.api.url, {}, cluster_id="shop")
+    assert modal(plain) is None
+    assert modal(resource) is resource
+    await resource.open()
+    try:
+        await proxy.post("", term=0)
+        await resource.claim(FencingToken(1, 2), "n2")
+        seen = resource.mode_seen
+        assert seen is not None
+        assert (seen.mode, seen.unfenced) == (FenceMode.OBSERVE, 1)
+        assert seen_json(resource) == mode_json(seen)
+        await proxy.post("low", term=1)
+        report = await resource.mode()
+        assert (report.unfenced, report.would_reject, report.guarded) == (1, 2, [])
+        assert report.last_unfenced_ns > report.observed_ns > 0
+        observe, enforce = FenceMode.OBSERVE, FenceMode.ENFORCE
+        assert await resource.set_mode(FencingToken(1, 2), "n2", observe, 0) == report
+        with pytest.raises(ModeRefused, match="the last write without a token was"):
+            await resource.set_mode(FencingToken(1, 2), "n2", enforce, 3600 * 10**9)
+        with pytest.raises(ModeRefused, match="its proxy has its mode from its own file") as refused:
+            await resource.set_mode(FencingToken(1, 2), "n2", enforce, 0)
+        assert 'mode = "enforce" under [proxy]' in refused.value.next_step
+        with pytest.raises(StaleLeader):
+            await resource.set_mode(FencingToken(1, 1), "n1", observe, 0)
+        proxy.kill()
+        with pytest.raises(ResourceUnavailable):
+            await resource.mode()
+        proxy.start(mode='"enforce"')
+        assert (await resource.mode()).mode is FenceMode.ENFORCE
+    finally:
+        await resource.close()
+
+
+@pytest.mark.endure
+@pytest.mark.parametrize(
+    ("function", "line", "fault"),
+    [
+        (HttpResource.set_mode, "self._pass_fence(token, holder)", "pass"),
+        (HttpResource.set_mode, "if check_step(", "if None and check_step("),
+        (ProxyLink.claim, "self.seen = _report(said)", "pass"),
+        (ProxyLink.mode, 'self._client.request("GET"', 'self._client.request("POST"'),
+    ],
+)
+async def test_a_planted_fault_in_the_mode_of_a_proxy_is_seen(
+    proxy: Proxy, resources: list[HttpResource], function: Callable[..., Any], line: str, fault: str
+) -> None:
+    with planted(function, line, fault), pytest.raises((Exception, pytest.fail.Exception)):
+        await test_a_resource_tells_the_mode_of_its_proxy_and_where_it_is_changed(proxy, resources)
+
+
 async def test_a_resource_is_told_of_another_cluster_and_of_what_is_no_proxy(proxy: Proxy) -> None:
     proxy.start()
     stranger = HttpResource("payments", proxy.url, {}, cluster_id="other", proxied=True)
@@ -427,6 +485,8 @@ async def test_a_resource_is_told_of_another_cluster_and_of_what_is_no_proxy(pro
             await stranger.claim(FencingToken(1, 1), "n1")
         with pytest.raises(ResourceUnavailable):
             await direct.claim(FencingToken(1, 1), "n1")
+        with pytest.raises(ResourceUnavailable, match="is no fencepost proxy's"):
+            await direct.mode()
     finally:
         for resource in (stranger, direct):
             await resource.close()

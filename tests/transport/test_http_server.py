@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -16,6 +17,7 @@ from fencepost.transport.address import parse_address
 from fencepost.transport.http_problem import HttpAnswer, json_answer
 from fencepost.transport.http_server import HttpRequest, HttpServer
 
+from ..core.planting import planted
 from ..waiting import eventually_async
 
 
@@ -28,6 +30,8 @@ class Told(NamedTuple):
 async def echo(request: HttpRequest) -> HttpAnswer:
     if request.path == "/raises":
         raise RuntimeError("planted")
+    if request.path == "/nothing":
+        return HttpAnswer(204, headers=(("X-Name", "\N{EURO SIGN}"),))
     return json_answer({"method": request.method, "path": request.path, "body": request.body.decode()})
 
 
@@ -61,6 +65,19 @@ async def send(server: HttpServer, data: bytes) -> tuple[Told, bytes]:
         await writer.wait_closed()
 
 
+@asynccontextmanager
+async def connected(server: HttpServer) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection(*parse_address(server.address))
+    try:
+        yield reader, writer
+    finally:
+        await gone(writer)
+
+
+async def over(server: HttpServer) -> bool:
+    return not server._connections
+
+
 async def gone(writer: asyncio.StreamWriter) -> None:
     writer.close()
     with suppress(ConnectionError):  # The server has cut it.
@@ -92,6 +109,7 @@ async def test_requests_of_one_connection_are_answered_in_order_however_they_arr
         (b"GET / HTTP/2.0\r\n\r\n", 400),
         (b"get / HTTP/1.1\r\nHost: x\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\n\r\n", 400),
+        (b"GET /a#b HTTP/1.1\r\nHost: x\r\n\r\n", 400),
         (b"GET http://x/ HTTP/1.1\r\nHost: x\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nHost: x\r\n folded: y\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nHost : x\r\n\r\n", 400),
@@ -116,6 +134,32 @@ async def test_what_cannot_be_read_in_one_way_only_is_refused_and_the_connection
         assert told.headers["connection"] == "close"
         assert told.headers["content-type"] == "application/problem+json"
         assert json.loads(told.body)["code"] == "FRAME_INVALID"
+
+
+async def test_who_sends_too_much_hears_so_while_still_sending(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closing on what was not read would be a reset, which takes the refusal from the client as well."""
+    monkeypatch.setattr(http_server, "LINGER_S", 30.0)
+    async with serving(body_bytes_max=100) as server:
+        async with connected(server) as (reader, writer):
+            writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 20000000\r\n\r\n" + b"x" * 20_000_000)
+            await writer.drain()
+            assert (await read_answer(reader)).status == 413
+            assert await reader.read() == b""
+        await eventually_async(partial(over, server), within_s=5, what="the connection is over")
+
+
+async def test_who_never_stops_sending_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "LINGER_S", 0.05)
+    async with serving(body_bytes_max=100) as server, connected(server) as (reader, writer):
+        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 101\r\n\r\n")
+        assert (await read_answer(reader)).status == 413
+        await eventually_async(partial(over, server), within_s=5, what="the connection is cut")
+
+
+async def test_an_answer_without_content_has_no_length_and_no_character_breaks_it() -> None:
+    async with serving() as server:
+        told, _ = await send(server, b"GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (told.status, told.headers) == (204, {"x-name": "?"})
 
 
 async def test_a_body_that_waits_to_be_asked_for_is_asked_for() -> None:
@@ -176,3 +220,22 @@ async def test_an_address_in_use_is_a_sentence_and_closing_does_not_wait_for_idl
         with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
             await reader.readexactly(1)
         await gone(writer)
+
+
+@pytest.mark.parametrize(
+    ("function", "line", "fault", "test"),
+    [
+        (http_server._Connection._read, ", lingers=True", "", test_who_sends_too_much_hears_so_while_still_sending),
+        (http_server._Connection._write, "self._arm(LINGER_S)", "pass", test_who_never_stops_sending_is_cut),
+        (http_server._Connection._write, "answer.status in (204, 304)", "False",
+         test_an_answer_without_content_has_no_length_and_no_character_breaks_it),
+    ],
+)  # fmt: skip
+@pytest.mark.endure
+async def test_a_planted_fault_is_seen(
+    monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any], line: str, fault: str, test: Callable[..., Any]
+) -> None:
+    more = {"monkeypatch": monkeypatch} if "monkeypatch" in test.__annotations__ else {}
+    with planted(function, line, fault), pytest.raises((Exception, pytest.fail.Exception)):
+        async with asyncio.timeout(10):
+            await test(**more)

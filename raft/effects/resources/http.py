@@ -14,9 +14,10 @@ from typing import ClassVar
 import msgspec
 import structlog
 
-from ...core.errors import ConfigurationError
+from ...core.errors import ConfigurationError, ModeRefused
 from ...core.token import FencingToken
 from ...ports import Answered, Attempt, AttemptOutcome, AttemptStatus, Fence, Found, Guarantee
+from ..modes import OFF, FenceMode, ModeReport, check_step
 from .http_answer import StoredErrors, outcome_of
 from .http_client import HttpClient, NoAnswer, NotSent, Reply
 from .http_effect import HttpEffect, RequestTemplate, key_of
@@ -127,6 +128,29 @@ class HttpResource:
             raise AssertionError(f"{len(attempts)} attempts for a batch limit of {self.batch_limit}")
         self._pass_fence(token, holder)
         return [await self._attempt(token, holder, attempt) for attempt in attempts]
+
+    # -- modes (``effects.modes.ModalResource``) -----------------------------------------------------
+
+    @property
+    def mode_seen(self) -> ModeReport | None:
+        """The proxy's. None for an API that has none in front."""
+        return None if self._proxy is None else self._proxy.seen
+
+    async def mode(self) -> ModeReport:
+        return OFF if self._proxy is None else await self._proxy.mode(self._authorization)
+
+    async def set_mode(self, token: FencingToken, holder: str, mode: FenceMode, quiet_ns: int) -> ModeReport:
+        """Raises :class:`ModeRefused` for every step that is one: a proxy has its mode from its own file."""
+        self._pass_fence(token, holder)
+        report = await self.mode()
+        if check_step(self.name, report, mode, quiet_ns, self._time_ns()):
+            raise ModeRefused(
+                f"resource {self.name!r}: its proxy has its mode from its own file; what it has counted speaks for it",
+                next_step=f'set mode = "{mode}" under [proxy] in the file of the proxy, and start it again',
+            )
+        return report
+
+    # -- the rest of the port ------------------------------------------------------------------------
 
     @property
     def absence_is_final(self) -> bool:

@@ -92,10 +92,12 @@ class HttpClient:
 
         if self._client is None:
             raise NotSent("not open")
+        # Bytes: the library takes a text for ASCII, and raises what is none of its errors.
+        told = {name.encode("ascii"): value.encode("latin-1") for name, value in headers.items()}
         try:
             # The library bounds each wait; this bounds all of them, so that a slow drip is no answer.
             async with asyncio.timeout(self._connect_s + self._answer_s):
-                async with self._client.stream(method, url, headers=dict(headers), content=content) as response:
+                async with self._client.stream(method, url, headers=told, content=content) as response:
                     body = await self._read(response, whole)
                 return Reply(response.status_code, response.headers, body)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol) as error:

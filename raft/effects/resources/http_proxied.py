@@ -11,6 +11,7 @@ import msgspec
 from ...core.errors import DuplicateGeneration, FenceError, ResourceUnavailable, StaleLeader, WrongCluster
 from ...core.token import FencingToken
 from ...ports import AttemptOutcome, AttemptStatus, Fence, Guarantee
+from ..modes import OFF, FenceMode, ModeReport
 from .http_client import HttpClient, NoAnswer, NotSent, Reply
 from .outcomes import failed, waits
 
@@ -42,7 +43,9 @@ class ProxyLink:
         parts = urlsplit(url)
         self._name = name
         self._claim_url = f"{parts.scheme}://{parts.netloc}/.fencepost/claim"
+        self._status_url = f"{parts.scheme}://{parts.netloc}/.fencepost/status"
         self._client = client
+        self.seen = OFF
         self.guarantee = Guarantee.KEYED
         self.guarantee_reason = "the proxy has not been asked yet"
 
@@ -62,6 +65,7 @@ class ProxyLink:
                 f"resource {self._name!r}: {self._claim_url} is no fencepost proxy's: HTTP {reply.status}",
                 next_step=f"correct url under [resources.{self._name}], or set proxied = false",
             )
+        self.seen = _report(said)
         # A proxy that only observes lets a stale leader pass.
         fenced = said["upstream_keyed"] is True and said.get("mode") == "enforce"
         self.guarantee = Guarantee.FENCED if fenced else Guarantee.KEYED
@@ -77,6 +81,21 @@ class ProxyLink:
             return None
         incarnation, _, term = previous.partition(".")
         return Fence(FencingToken(int(incarnation), int(term)), str(said.get("previous_holder", "")))
+
+    async def mode(self, headers: Mapping[str, str]) -> ModeReport:
+        """What the proxy counts. Raises :class:`ResourceUnavailable`."""
+        try:
+            reply = await self._client.request("GET", self._status_url, headers=headers, whole=False)
+        except (NotSent, NoAnswer) as error:
+            raise ResourceUnavailable(f"resource {self._name!r}: its proxy does not answer: {error}") from error
+        said = _json(reply)
+        if reply.status != 200 or "would_reject" not in said:
+            raise ResourceUnavailable(
+                f"resource {self._name!r}: {self._status_url} is no fencepost proxy's: HTTP {reply.status}",
+                next_step=f"correct url under [resources.{self._name}], or set proxied = false",
+            )
+        self.seen = _report(said)
+        return self.seen
 
     def raise_for(self, reply: Reply) -> None:
         """Raises the :class:`FenceError` that the proxy has answered with."""
@@ -100,6 +119,22 @@ class ProxyLink:
         if code == "RESOURCE_UNAVAILABLE":
             return waits(why)
         return failed(why)
+
+
+def _report(said: Mapping[str, Any]) -> ModeReport:
+    """Everything that reaches the API through the proxy is looked at, so there is no list of it."""
+
+    def number(name: str) -> int:
+        value = said.get(name)
+        return value if isinstance(value, int) else 0
+
+    return OFF._replace(
+        mode=FenceMode(said.get("mode", FenceMode.OFF)),
+        observed_ns=number("observed_ns"),
+        unfenced=number("unfenced"),
+        would_reject=number("would_reject"),
+        last_unfenced_ns=number("last_unfenced_ns"),
+    )
 
 
 def _json(reply: Reply) -> dict[str, Any]:

@@ -19,6 +19,7 @@ import structlog
 from ...core.errors import ConfigurationError, FenceError, Outcome, ResourceUnavailable
 from ...core.token import FencingToken
 from ...ports import Answered, Attempt, AttemptOutcome, AttemptStatus, Fence, Guarantee
+from ..modes import FenceMode, ModeReport
 from .asking import UNTOLD, answer, still_holds
 from .ledger import StoredFence, check_fence, check_kept
 from .outcomes import BEHIND, Known, failed, waits
@@ -26,6 +27,7 @@ from .postgres_batch import Again, Batch, LaneMark
 from .postgres_connection import CommitRefused, PostgresBounds, PostgresConnection
 from .postgres_effect import PostgresEffect, Statement
 from .postgres_errors import Cause, cause_of
+from .postgres_guard import Guard
 from .postgres_tables import (
     DELETE_OPERATIONS,
     FIRST_FENCE,
@@ -113,6 +115,7 @@ class PostgresResource:
         """Up to where, in the order of acceptance, nothing is left that may go; since the last claim."""
         self._grown: dict[str, int] = {}
         """By lane, what it has done here since it was last made to forget."""
+        self._guard = Guard(name)
         self._lock = asyncio.Lock()
         self._checked = 0
 
@@ -176,6 +179,8 @@ class PostgresResource:
             except FenceError as error:
                 refusal.append(error)
                 await self._record_refusal(connection, error, token, holder, stored, [])
+            else:
+                await self._guard.claimed(connection, self._connection.opened, self._statements.values())
         self._claimed, self._holder = token, holder
         self._pruned = 0
         return None if stored is None else Fence(stored.token, stored.holder)
@@ -241,6 +246,42 @@ class PostgresResource:
                 self._connection.drop()
                 raise
 
+    # -- modes (``effects.modes.ModalResource``) -----------------------------------------------------
+
+    @property
+    def mode_seen(self) -> ModeReport:
+        return self._guard.seen
+
+    async def mode(self) -> ModeReport:
+        async with self._lock:
+            connection = await self._connection.open()
+            try:
+                return await self._guard.read(connection)
+            except Exception as error:
+                self._connection.drop()
+                raise self._connection.unavailable(error, "cannot be read") from error
+            except BaseException:
+                self._connection.drop()
+                raise
+
+    async def set_mode(self, token: FencingToken, holder: str, mode: FenceMode, quiet_ns: int) -> ModeReport:
+        async with self._lock:
+            self._guard.forget()
+            async with self._refusable() as refusal, self._connection.transaction() as connection:
+                stored = await self._locked_fence(connection)
+                check_kept(self.name, stored, self._claimed)
+                try:
+                    await self._pass_fence(connection, stored, token, holder)
+                except FenceError as error:
+                    refusal.append(error)
+                    await self._record_refusal(connection, error, token, holder, stored, [])
+                else:
+                    statements, opened = self._statements.values(), self._connection.opened
+                    await self._guard.step(connection, opened, statements, mode, quiet_ns, self._time_ns)
+        report = await self.mode()
+        _log.info("fence mode", resource=self.name, mode=report.mode.value, guarded=report.guarded)
+        return report
+
     async def close(self) -> None:
         """Let what is under way end, then hang up. Safe to call twice."""
         async with self._lock:
@@ -250,6 +291,13 @@ class PostgresResource:
 
     async def _transact(self, token: FencingToken, holder: str, batch: Batch) -> list[AttemptOutcome]:
         """One transaction over the batch. Raises :class:`Again` if it must be run once more."""
+        try:
+            return await self._transact_once(token, holder, batch)
+        except BaseException:
+            self._guard.forget()
+            raise
+
+    async def _transact_once(self, token: FencingToken, holder: str, batch: Batch) -> list[AttemptOutcome]:
         async with self._refusable() as refusal, self._connection.transaction() as connection:
             stored = await self._locked_fence(connection)
             check_kept(self.name, stored, self._claimed)
@@ -264,6 +312,7 @@ class PostgresResource:
                 known = await self._known(connection, batch.attempts)
                 marks = await self._lane_marks(connection, batch.attempts)
                 await batch.run(connection, self._connection.opened, token, known, marks)
+                await self._guard.batch_done(connection)
                 await self._record(connection, token, holder, batch)
         return batch.outcomes
 

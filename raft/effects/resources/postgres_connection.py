@@ -18,6 +18,9 @@ import structlog
 
 from ...core.errors import ConfigurationError, Outcome, ResourceUnavailable, StorageFormatUnknown
 from .postgres_errors import CONNECT_REFUSED, sqlstate
+from .postgres_guard_tables import FORMAT as GUARD_FORMAT
+from .postgres_guard_tables import SCHEMA as GUARD_SCHEMA
+from .postgres_guard_tables import TOKEN_MISSING
 from .postgres_tables import (
     BEGIN,
     HAS_TABLES,
@@ -25,7 +28,6 @@ from .postgres_tables import (
     READ_FORMAT,
     SCHEMA,
     SCHEMA_LOCK,
-    SCHEMA_VERSION,
     WRITE_FORMAT,
 )
 
@@ -190,14 +192,14 @@ class PostgresConnection:
                 await connection.execute(f"SELECT pg_advisory_xact_lock({SCHEMA_LOCK})")
                 if await connection.fetchval(HAS_TABLES):
                     version = await connection.fetchval(READ_FORMAT)
-                    if version is not None and version > SCHEMA_VERSION:
+                    if version is not None and version > GUARD_FORMAT:
                         raise StorageFormatUnknown(
                             f"resource {self._name!r}: {self.place} has tables of format {version}; "
-                            f"this version knows {SCHEMA_VERSION}",
+                            f"this version knows {GUARD_FORMAT}",
                             next_step="install the version that wrote it",
                         )
                 else:
-                    await connection.execute(SCHEMA)
+                    await connection.execute(SCHEMA + GUARD_SCHEMA)
                     await connection.execute(WRITE_FORMAT)
                 if self._lanes_ordered:
                     await connection.execute(LANE_INDEX)
@@ -208,6 +210,11 @@ class PostgresConnection:
         try:
             await connection.execute(self._schema)
         except _library(self._name).PostgresError as error:
+            if sqlstate(error) == TOKEN_MISSING:
+                raise ConfigurationError(
+                    f"resource {self._name!r}: its schema writes rows without a token, and its fence is enforced",
+                    next_step=f"take what puts rows in out of schema under [resources.{self._name}]",
+                ) from error
             if sqlstate(error)[:2] not in ("22", "23", "42", "3F", "P0", "2B", "0A", "25"):
                 raise
             raise ConfigurationError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -86,6 +87,12 @@ class Statement:
         self._returns = bool(prepared.get_attributes())
         self._prepared, self._prepared_on = prepared, opened
 
+    async def targets(self, connection: Any) -> set[tuple[str, str]]:
+        """Schema and name of the tables that it changes itself; what triggers and functions change is in no plan.
+        Raises the server's errors."""
+        sql = f"EXPLAIN (FORMAT JSON, VERBOSE) {self.sql}"
+        return set(_changed(msgspec.json.decode(await connection.fetchval(sql, *[None] * len(self._types)))))
+
     def bind(self, attempt: Attempt) -> list[Any]:
         """The values of ``$1``, ``$2`` … Raises :class:`NotBindable`, naming what is missing or does not fit."""
         values = _decode_object(attempt.payload) if self._needs_payload else {}
@@ -107,6 +114,20 @@ class Statement:
         if len(result) > RESULT_BYTES_MAX:
             raise NotBindable(f"a result of {len(result)} bytes; the limit is {RESULT_BYTES_MAX} bytes")
         return result
+
+
+def _changed(node: Any) -> Iterator[tuple[str, str]]:
+    """PostgreSQL manual, EXPLAIN: a node ModifyTable names one table, or several under "Target Tables"."""
+    if isinstance(node, list):
+        for each in node:
+            yield from _changed(each)
+    elif isinstance(node, dict):
+        if node.get("Node Type") == "ModifyTable":
+            for each in (node, *node.get("Target Tables", ())):
+                if "Relation Name" in each and "Schema" in each:
+                    yield each["Schema"], each["Relation Name"]
+        for key in ("Plan", "Plans"):
+            yield from _changed(node.get(key))
 
 
 def _decode_object(payload: bytes) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from .postgres_guard_tables import PASS
+
 
 class Dedupe(StrEnum):
     """How a repeated operation is recognised (docs/resources.md)."""
@@ -102,10 +104,12 @@ REFUSALS_KEPT = 10_000
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 
 READ_FENCE = "SELECT cluster, incarnation, term, holder FROM fencepost.fence WHERE resource = $1"
-LOCK_FENCE = f"{READ_FENCE} FOR UPDATE"
+LOCK_FENCE = f"""SELECT cluster, incarnation, term, holder, {PASS} FROM fencepost.fence WHERE resource = $1
+    FOR UPDATE"""
+"""Always with the pass: another resource of this database may guard the same tables, unknown here."""
 LOCK_FIRST_FENCE = "SELECT pg_advisory_xact_lock(hashtextextended('fencepost ' || $1::text, 0))"
-FIRST_FENCE = """INSERT INTO fencepost.fence (resource, cluster, incarnation, term, holder)
-    VALUES ($1, $2, $3, $4, $5)"""
+FIRST_FENCE = f"""INSERT INTO fencepost.fence (resource, cluster, incarnation, term, holder)
+    VALUES ($1, $2, $3, $4, $5) RETURNING {PASS}"""
 RAISE_FENCE = "UPDATE fencepost.fence SET incarnation = $2, term = $3, holder = $4 WHERE resource = $1"
 WRITE_CLAIM = """INSERT INTO fencepost.claims (resource, incarnation, term, holder, accepted_before, claimed_ns)
     VALUES ($1, $2, $3, $4, (SELECT coalesce(max(accepted), 0) FROM fencepost.operations WHERE resource = $1), $5)"""
