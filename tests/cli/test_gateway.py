@@ -120,7 +120,7 @@ async def test_a_leader_is_ready_says_so_and_counts_what_it_did(tmp_path: Path) 
     assert scraped["fencepost_election_unapplied_entries", ()] == 0
     assert scraped["fencepost_commands_ended_total", ("ledger", "succeeded")] == 1
     assert scraped["fencepost_commands_ended_total", ("ledger", "failed")] == 1
-    assert scraped["fencepost_commands_remembered", ()] == 2
+    assert scraped["fencepost_commands_remembered", ()] == 4
     assert scraped["fencepost_commands_forgotten_total", ()] == 0
     assert scraped["fencepost_done_watermark", ()] >= bad.index
     assert scraped["fencepost_retention_seconds", ()] == 30 * 86_400
