@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,7 @@ from ..transport.listener import ClientListener
 from ..transport.peers import PeerTransport
 from .compose_resources import make_resources
 from .config import NodeConfiguration, definitions_digest
-from .parts import Parts
+from .parts import Parts, own_thread
 from .peer_addresses import PeerAddresses
 
 if TYPE_CHECKING:
@@ -71,9 +72,11 @@ async def run_node(configuration: NodeConfiguration) -> int:
     Settings of the whole process are made here and nowhere else: it is this node's alone.
     Raises ConfigurationError or StorageError when the node cannot even start.
     """
-    node = ComposedNode(configuration, while_loading=without_collections)
-    stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    # Effects run on another loop of the same kind: most of what one exchange with a server costs is the loop's.
+    parts = Parts(runtime=partial(own_thread, new_loop=type(loop)))
+    node = ComposedNode(configuration, parts=parts, while_loading=without_collections)
+    stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     try:
