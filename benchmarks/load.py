@@ -60,6 +60,7 @@ async def measure(arguments: argparse.Namespace, acknowledged: list[str]) -> dic
         elapsed = time.perf_counter() - started
     latencies.sort()
     return {
+        "operations": len(latencies) + WARM_UP,
         "rate": len(latencies) / elapsed,
         "p50_ms": latencies[len(latencies) // 2] * 1e3,
         "p99_ms": latencies[int(len(latencies) * 0.99)] * 1e3,

@@ -6,7 +6,8 @@ Three real node processes on loopback, all their files on one disk, and one load
 address. A command counts when its outcome is committed: it was submitted, committed, put into the database
 by one fenced transaction and put on record. The plain proposal is the log alone. All of them take
 turns within each round, so that whatever else the machine does falls on all; figures are medians over the
-rounds, ratios to the log are medians of the ratios within a round. A value has 200 bytes.
+rounds, ratios to the log are medians of the ratios within a round. A value has 200 bytes. Processor time is that of
+the three nodes and the database server together, for each command: it depends least on what else runs.
 
 At the end every database is read: it holds each command that was acknowledged once, and no other. Anything
 else fails the run. No figure does.
@@ -25,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -77,19 +78,44 @@ WAYS = (
 )
 
 
-def measure(way: Way, submitters: int, seconds: float, endpoints: list[str], folder: Path) -> Figures:
+class Sample(NamedTuple):
+    figures: Figures
+    processor_us: float
+
+
+def measure(
+    way: Way, submitters: int, seconds: float, endpoints: list[str], folder: Path, processes: Sequence[int]
+) -> Sample:
+    """``processes`` are those whose time counts, with their children."""
     command = [sys.executable, "-m", "benchmarks.load", way.mode, str(submitters), str(seconds), str(VALUE_BYTES)]
     if way.resource:
         acknowledged = folder / f"acknowledged-{way.resource}"
         command += ["--resource", way.resource, "--lanes", str(way.lanes), "--acknowledged", str(acknowledged)]
+    before_s = processor_s(processes)
     output = subprocess.run([*command, "--", *endpoints], check=True, capture_output=True, text=True, timeout=300)
-    return Figures(**json.loads(output.stdout))
+    figures = json.loads(output.stdout)
+    operations = figures.pop("operations")
+    return Sample(Figures(**figures), (processor_s(processes) - before_s) / operations * 1e6)
+
+
+def processor_s(processes: Sequence[int]) -> float:
+    """What these and their children have computed so far (Linux)."""
+    ticks = 0
+    for found in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = found.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # It has ended meanwhile.
+        if int(found.parent.name) in processes or int(fields[1]) in processes:
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 async def run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     submitters = [int(number) for number in arguments.submitters.split(",")]
-    samples: dict[tuple[Way, int], list[Figures]] = {}
-    with _postgres(folder) as url:
+    samples: dict[tuple[Way, int], list[Sample]] = {}
+    with _postgres(folder) as server:
+        url = server.url if server else ""
         ways = [way for way in WAYS if url or way.resource not in DEDUPES]
         definitions = SQLITE
         if url:
@@ -100,25 +126,29 @@ async def run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
             cluster.start()
             await cluster.ready()
             endpoints = list(cluster.endpoints.values())
+            nodes = [process.pid for process in cluster.processes.values()]
             for round_number in range(1, arguments.rounds + 1):
                 for count in submitters:
                     for way in ways:
-                        figures = await asyncio.to_thread(measure, way, count, arguments.seconds, endpoints, folder)
-                        samples.setdefault((way, count), []).append(figures)
+                        processes = [*nodes, server.pid] if server and way.resource in DEDUPES else nodes
+                        sample = await asyncio.to_thread(
+                            measure, way, count, arguments.seconds, endpoints, folder, processes
+                        )
+                        samples.setdefault((way, count), []).append(sample)
                 print(f"round {round_number} measured", file=sys.stderr)
         executed = await check(folder, sorted({way.resource for way in ways if way.resource}), url)
     return summarize(samples, executed)
 
 
 @contextmanager
-def _postgres(folder: Path) -> Iterator[str]:
-    """The url of a server; empty where there is none, and why is said."""
+def _postgres(folder: Path) -> Iterator[postgres.Server | None]:
+    """A server; None where there is none, and why is said."""
     if lacking := postgres.missing():
         print("PostgreSQL is not measured. To have it:  " + "  &&  ".join(lacking), file=sys.stderr)
-        yield ""
+        yield None
         return
-    with postgres.running(folder / "postgres") as url:
-        yield url
+    with postgres.running(folder / "postgres") as server:
+        yield server
 
 
 async def check(folder: Path, resources: list[str], url: str) -> dict[str, int]:
@@ -151,20 +181,21 @@ async def _read_postgres(url: str, resource: str) -> list[str]:
         await connection.close()
 
 
-def summarize(samples: dict[tuple[Way, int], list[Figures]], executed: dict[str, int]) -> dict[str, Any]:
+def summarize(samples: dict[tuple[Way, int], list[Sample]], executed: dict[str, int]) -> dict[str, Any]:
     rows = []
     for (way, count), found in sorted(samples.items(), key=lambda item: item[0][1]):
         log = samples[LOG, count]
-        ratios = [ours.rate / theirs.rate for ours, theirs in zip(found, log, strict=True)]
+        ratios = [ours.figures.rate / theirs.figures.rate for ours, theirs in zip(found, log, strict=True)]
         rows.append(
             {
                 "submitters": count,
                 "what": way.what,
-                "rate": statistics.median(figures.rate for figures in found),
-                "p50_ms": statistics.median(figures.p50_ms for figures in found),
-                "p99_ms": statistics.median(figures.p99_ms for figures in found),
+                "rate": statistics.median(each.figures.rate for each in found),
+                "p50_ms": statistics.median(each.figures.p50_ms for each in found),
+                "p99_ms": statistics.median(each.figures.p99_ms for each in found),
                 "ratio_to_log": statistics.median(ratios),
-                "rates": [figures.rate for figures in found],
+                "processor_us": statistics.median(each.processor_us for each in found),
+                "rates": [each.figures.rate for each in found],
             }
         )
     return {
@@ -180,11 +211,11 @@ def show(report: dict[str, Any]) -> None:
     print(f"\n{machine['cores']} cores, {machine['platform']}, Python {machine['python']}; "
           f"three nodes, values of {report['value_bytes']} bytes, every write synced")  # fmt: skip
     print(f"{'outstanding':>11}  {'executed, outcome committed':<36} {'per second':>10} {'p50 ms':>8} {'p99 ms':>8} "
-          f"{'x log':>7}")  # fmt: skip
+          f"{'x log':>7} {'processor us':>13}")  # fmt: skip
     for row in report["rows"]:
         print(
             f"{row['submitters']:>11}  {row['what']:<36} {row['rate']:>10,.0f} {row['p50_ms']:>8.2f} "
-            f"{row['p99_ms']:>8.2f} {row['ratio_to_log']:>7.3f}"
+            f"{row['p99_ms']:>8.2f} {row['ratio_to_log']:>7.3f} {row['processor_us']:>13.1f}"
         )
     counts = ", ".join(f"{count:,} {resource}" for resource, count in report["exactly_once"].items())
     print(f"each there exactly once: {counts}")

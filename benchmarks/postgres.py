@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 START_TIMEOUT_S = 30.0
 
@@ -38,9 +39,14 @@ def _command(words: list[str]) -> list[str]:
     return ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "--", *words]
 
 
+class Server(NamedTuple):
+    url: str
+    pid: int
+
+
 @contextmanager
-def running(folder: Path) -> Iterator[str]:
-    """Start a server whose data are under ``folder``, on the disk where the nodes have theirs; its url."""
+def running(folder: Path) -> Iterator[Server]:
+    """Start a server whose data are under ``folder``, on the disk where the nodes have theirs."""
     programs = _programs()
     if programs is None:
         raise RuntimeError("; ".join(missing()))
@@ -59,7 +65,7 @@ def running(folder: Path) -> Iterator[str]:
         process = subprocess.Popen(_command(start), stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/")
     try:
         _wait(programs, port, process, log)
-        yield f"postgresql://owner@127.0.0.1:{port}/postgres"
+        yield Server(f"postgresql://owner@127.0.0.1:{port}/postgres", process.pid)
     finally:
         process.send_signal(signal.SIGINT)
         try:
