@@ -1,12 +1,12 @@
 """One load process against a running fencepost cluster. Prints one JSON line of figures.
 
     python -m benchmarks.load MODE SUBMITTERS SECONDS VALUE_BYTES ENDPOINT...
-        [--resource ledger] [--lanes 0] [--acknowledged FILE]
+        [--resource ledger] [--lanes 0] [--acknowledged FILE] [--processes PID,...]
 
 MODE is ``log`` (a plain proposal, answered when committed and applied), ``outbox`` (a submission,
 answered when committed) or ``done`` (a submission, answered when its outcome is committed). With ``--lanes``
 submissions go to so many lanes in turn, without it to none. The operation ids of all that were acknowledged
-are added to a file, a line each.
+are added to a file, a line each. ``--processes`` are those whose processor time for each operation is told.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import argparse
 import asyncio
 import itertools
 import json
+import os
 import time
 from pathlib import Path
 
@@ -45,6 +46,7 @@ async def measure(arguments: argparse.Namespace, acknowledged: list[str]) -> dic
 
         for _ in range(WARM_UP):
             await one(next(lanes))
+        computed_s = processor_s(arguments.processes)
         started = time.perf_counter()
         end = started + arguments.seconds
 
@@ -58,13 +60,27 @@ async def measure(arguments: argparse.Namespace, acknowledged: list[str]) -> dic
 
         await asyncio.gather(*(submitter(next(lanes)) for _ in range(arguments.submitters)))
         elapsed = time.perf_counter() - started
+        computed_s = processor_s(arguments.processes) - computed_s
     latencies.sort()
     return {
-        "operations": len(latencies) + WARM_UP,
         "rate": len(latencies) / elapsed,
         "p50_ms": latencies[len(latencies) // 2] * 1e3,
         "p99_ms": latencies[int(len(latencies) * 0.99)] * 1e3,
+        "processor_us": computed_s / len(latencies) * 1e6,
     }
+
+
+def processor_s(processes: list[int]) -> float:
+    """What these and their children have computed so far (Linux)."""
+    ticks = 0
+    for found in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = found.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # It has ended meanwhile.
+        if int(found.parent.name) in processes or int(fields[1]) in processes:
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
@@ -77,6 +93,7 @@ def main() -> None:
     parser.add_argument("--resource", default="ledger")
     parser.add_argument("--lanes", type=int, default=0)
     parser.add_argument("--acknowledged", type=Path)
+    parser.add_argument("--processes", type=lambda text: [int(pid) for pid in text.split(",")], default=[])
     arguments = parser.parse_args()
     acknowledged: list[str] = []
     work = measure(arguments, acknowledged)

@@ -26,13 +26,12 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import postgres
-from benchmarks.etcd import Figures
 from fencepost.cli.local_cluster import LocalCluster
 
 VALUE_BYTES = 200
@@ -78,42 +77,23 @@ WAYS = (
 )
 
 
-class Sample(NamedTuple):
-    figures: Figures
-    processor_us: float
-
-
 def measure(
-    way: Way, submitters: int, seconds: float, endpoints: list[str], folder: Path, processes: Sequence[int]
-) -> Sample:
+    way: Way, submitters: int, seconds: float, endpoints: list[str], folder: Path, processes: list[int]
+) -> dict[str, float]:
     """``processes`` are those whose time counts, with their children."""
     command = [sys.executable, "-m", "benchmarks.load", way.mode, str(submitters), str(seconds), str(VALUE_BYTES)]
+    command += ["--processes", ",".join(map(str, processes))]
     if way.resource:
         acknowledged = folder / f"acknowledged-{way.resource}"
         command += ["--resource", way.resource, "--lanes", str(way.lanes), "--acknowledged", str(acknowledged)]
-    before_s = processor_s(processes)
     output = subprocess.run([*command, "--", *endpoints], check=True, capture_output=True, text=True, timeout=300)
-    figures = json.loads(output.stdout)
-    operations = figures.pop("operations")
-    return Sample(Figures(**figures), (processor_s(processes) - before_s) / operations * 1e6)
-
-
-def processor_s(processes: Sequence[int]) -> float:
-    """What these and their children have computed so far (Linux)."""
-    ticks = 0
-    for found in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = found.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # It has ended meanwhile.
-        if int(found.parent.name) in processes or int(fields[1]) in processes:
-            ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
+    figures: dict[str, float] = json.loads(output.stdout)
+    return figures
 
 
 async def run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     submitters = [int(number) for number in arguments.submitters.split(",")]
-    samples: dict[tuple[Way, int], list[Sample]] = {}
+    samples: dict[tuple[Way, int], list[dict[str, float]]] = {}
     with _postgres(folder) as server:
         url = server.url if server else ""
         ways = [way for way in WAYS if url or way.resource not in DEDUPES]
@@ -181,21 +161,21 @@ async def _read_postgres(url: str, resource: str) -> list[str]:
         await connection.close()
 
 
-def summarize(samples: dict[tuple[Way, int], list[Sample]], executed: dict[str, int]) -> dict[str, Any]:
+def summarize(samples: dict[tuple[Way, int], list[dict[str, float]]], executed: dict[str, int]) -> dict[str, Any]:
     rows = []
     for (way, count), found in sorted(samples.items(), key=lambda item: item[0][1]):
         log = samples[LOG, count]
-        ratios = [ours.figures.rate / theirs.figures.rate for ours, theirs in zip(found, log, strict=True)]
+        ratios = [ours["rate"] / theirs["rate"] for ours, theirs in zip(found, log, strict=True)]
         rows.append(
             {
                 "submitters": count,
                 "what": way.what,
-                "rate": statistics.median(each.figures.rate for each in found),
-                "p50_ms": statistics.median(each.figures.p50_ms for each in found),
-                "p99_ms": statistics.median(each.figures.p99_ms for each in found),
+                "rate": statistics.median(each["rate"] for each in found),
+                "p50_ms": statistics.median(each["p50_ms"] for each in found),
+                "p99_ms": statistics.median(each["p99_ms"] for each in found),
                 "ratio_to_log": statistics.median(ratios),
-                "processor_us": statistics.median(each.processor_us for each in found),
-                "rates": [each.figures.rate for each in found],
+                "processor_us": statistics.median(each["processor_us"] for each in found),
+                "rates": [each["rate"] for each in found],
             }
         )
     return {
