@@ -49,13 +49,14 @@ class _Run:
         self.operation_ids: set[str] = set()
         self._bytes = 0
 
-    def takes(self, statement: Statement) -> bool:
+    def takes(self, statement: Statement, values: list[Any]) -> bool:
+        """Whether one more may come along. The first one may, whatever its size: it is a request of its own."""
         if not self.attempts:
             return True
         return (
             statement is self.statement
             and len(self.attempts) < statement.runs.length_max
-            and self._bytes < RUN_BYTES_MAX
+            and self._bytes + size_of(values) <= RUN_BYTES_MAX
         )
 
     def add(self, statement: Statement, attempt: Attempt, values: list[Any]) -> None:
@@ -150,11 +151,12 @@ class Batch:
             return unknown_effect(attempt)
         if self.careful:
             return await self._alone(connection, opened, statement, attempt, known)
-        if not self._run.takes(statement):
-            await self._send(connection, opened, known)
         with _or_again():
             await statement.prepare(connection, opened)
-            self._run.add(statement, attempt, statement.bind(attempt))
+            values = statement.bind(attempt)
+        if not self._run.takes(statement, values):
+            await self._send(connection, opened, known)
+        self._run.add(statement, attempt, values)
         return None
 
     async def _send(self, connection: Any, opened: int, known: dict[str, Known]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .named_parameters import Numbered
@@ -18,6 +18,7 @@ RUN_BYTES_MAX = 16 * 1024
 """Values in one exchange. What is this small goes to the operating system in one piece. A larger one could be sent in
 two, and between two statements of one exchange the server has no bound for how long it waits: a holder that froze
 between the pieces would keep the fence for as long as it is frozen."""
+RUN_LENGTH_FIRST = 16
 RUN_LENGTH_MAX = 256
 QUICK_S = 0.25
 """A run that took less may be twice as long the next time, and one that took longer is half as long: the wait for an
@@ -31,13 +32,14 @@ _END = re.compile(r"[\s;]*\Z")
 class Runs:
     """One statement that is sent many times at once; for one connection at a time."""
 
-    def __init__(self, numbered: Numbered) -> None:
+    def __init__(self, numbered: Numbered, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._sql = _numbering(numbered)
         """Empty if it cannot be sent so."""
         self._prepared: Any = None
         self._prepared_on = 0
         self._names: tuple[str, ...] = ()
-        self._length = 16
+        self._length = RUN_LENGTH_FIRST
+        self._clock_s = clock_s
 
     @property
     def length_max(self) -> int:
@@ -62,14 +64,14 @@ class Runs:
     async def send(self, values: Sequence[Sequence[Any]]) -> list[list[dict[str, Any]]]:
         """Run once for each set of values, in order. The rows of each; empty dictionaries where the statement itself
         returns none. Raises the error of the first that fails, and nothing is known of the others then."""
-        began = time.monotonic()
+        began_s = self._clock_s()
         try:
             rows = await self._prepared.fetchmany([(*each, number) for number, each in enumerate(values)])
         except TimeoutError:
             self._length = 1
             raise
-        took = time.monotonic() - began
-        if took > QUICK_S:
+        took_s = self._clock_s() - began_s
+        if took_s > QUICK_S:
             self._length = max(1, self._length // 2)
         elif len(values) >= self._length:
             self._length = min(2 * self._length, RUN_LENGTH_MAX)
