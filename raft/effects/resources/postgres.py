@@ -162,12 +162,13 @@ class PostgresResource:
         async with self._lock:
             try:
                 return await self._transact(token, holder, Batch(attempts, self._statements, careful=False))
-            except Again:
-                pass
+            except Again as again:
+                contended = again.contended
             except CommitRefused:
                 return await self._execute_singly(token, holder, attempts)
             try:
-                return await self._transact(token, holder, Batch(attempts, self._statements, careful=True))
+                batch = Batch(attempts, self._statements, careful=True, alone=contended)
+                return await self._transact(token, holder, batch)
             except CommitRefused:
                 return await self._execute_singly(token, holder, attempts)
 

@@ -38,46 +38,74 @@ class LaneMark(NamedTuple):
 class Again(Exception):
     """Roll back and run the batch once more, carefully."""
 
+    def __init__(self, *, contended: bool = False) -> None:
+        super().__init__()
+        self.contended = contended
+        """It met another writer: each attempt that meets him waits for him."""
+
+
+class _Item(NamedTuple):
+    position: int
+    """In the batch."""
+    attempt: Attempt
+    values: list[Any]
+
 
 class _Run:
-    """Attempts of one effect that are sent together: they stand one behind the other in the batch."""
+    """Attempts of one effect that are sent together: nothing of the batch that has to be sent stands between them."""
 
     def __init__(self) -> None:
         self.statement: Statement | None = None
-        self.attempts: list[Attempt] = []
-        self.values: list[list[Any]] = []
+        self.items: list[_Item] = []
         self.operation_ids: set[str] = set()
+        self.lanes: dict[str, int] = {}
+        """The latest index of each."""
         self._bytes = 0
 
     def takes(self, statement: Statement, values: list[Any]) -> bool:
         """Whether one more may come along. The first one may, whatever its size: it is a request of its own."""
-        if not self.attempts:
+        if not self.items:
             return True
         return (
             statement is self.statement
-            and len(self.attempts) < statement.runs.length_max
+            and len(self.items) < statement.runs.length_max
             and self._bytes + size_of(values) <= RUN_BYTES_MAX
         )
 
-    def add(self, statement: Statement, attempt: Attempt, values: list[Any]) -> None:
+    def add(self, statement: Statement, item: _Item) -> None:
         self.statement = statement
-        self.attempts.append(attempt)
-        self.values.append(values)
-        self.operation_ids.add(attempt.operation_id)
-        self._bytes += size_of(values)
+        self.items.append(item)
+        self.operation_ids.add(item.attempt.operation_id)
+        if item.attempt.lane:
+            self.lanes[item.attempt.lane] = item.attempt.index
+        self._bytes += size_of(item.values)
+
+    def bears_on(self, attempt: Attempt) -> bool:
+        """Whether what is to be said of ``attempt`` depends on what becomes of these."""
+        index = self.lanes.get(attempt.lane)
+        return attempt.operation_id in self.operation_ids or (index is not None and attempt.index <= index)
 
 
 class Batch:
     """Runs attempts in order.
 
-    Without ``careful`` the first failing statement raises :class:`Again`: nearly every batch has none. Then attempts
-    of one effect that follow each other are one exchange with the server, and none of them waits for the one before
-    it. With ``careful`` each attempt has its savepoint, which costs two more exchanges, and fails alone.
+    Attempts of one effect that follow each other are one exchange with the server, and none of them waits for the one
+    before it. Without ``careful`` the first failing statement raises :class:`Again`: nearly every batch has none. With
+    ``careful`` each exchange has its savepoint, which costs two more, and one that fails is halved until the attempt
+    that fails is alone. With ``alone`` each attempt is from the start.
     """
 
-    def __init__(self, attempts: Sequence[Attempt], statements: Mapping[str, Statement], *, careful: bool) -> None:
+    def __init__(
+        self,
+        attempts: Sequence[Attempt],
+        statements: Mapping[str, Statement],
+        *,
+        careful: bool,
+        alone: bool = False,
+    ) -> None:
         self.attempts = attempts
         self.careful = careful
+        self.alone = alone
         self.outcomes: list[AttemptOutcome] = []
         self.applied: list[tuple[Attempt, bytes]] = []
         """What was applied in this transaction, in order, with its result."""
@@ -86,6 +114,9 @@ class Batch:
         self._statements = statements
         self._run = _Run()
         """What is not sent yet."""
+        self._known: dict[str, Known] = {}
+        self._blocked: set[str] = set()
+        self._found: dict[int, AttemptOutcome] = {}
 
     async def run(
         self,
@@ -96,34 +127,38 @@ class Batch:
         lanes: Mapping[str, LaneMark],
     ) -> None:
         """Raises :class:`Again`, or an error that is about the server and no attempt."""
-        self.outcomes, self.applied, self.lanes, self._run = [], [], {}, _Run()
-        found: list[AttemptOutcome | None] = []
-        """None for what is being sent: it succeeds, or the batch is run again."""
-        blocked: set[str] = set()
-        for attempt in self.attempts:
-            lane = attempt.lane
-            if lane and lane in blocked:
-                found.append(BEHIND)
+        self.applied, self.lanes, self._run = [], {}, _Run()
+        self._known, self._blocked, self._found = known, set(), {}
+        for position, attempt in enumerate(self.attempts):
+            if self._run.bears_on(attempt):
+                await self._send(connection, opened)
+            if attempt.lane and attempt.lane in self._blocked:
+                self._found[position] = BEHIND
                 continue
-            if attempt.operation_id in self._run.operation_ids:
-                await self._send(connection, opened, known)
             before = known.get(attempt.operation_id)
             if before is not None:
-                outcome: AttemptOutcome | None = replay(attempt, before)
-            else:
-                outcome = self._out_of_order(attempt, token, lanes)
-                if outcome is None:
-                    outcome = await self._attempt(connection, opened, attempt, known)
-                    if lane and (outcome is None or outcome.status is AttemptStatus.SUCCEEDED):
-                        self.lanes[lane] = attempt.index
-            found.append(outcome)
-            if lane and outcome is not None and outcome.status is not AttemptStatus.SUCCEEDED:
-                blocked.add(lane)
-        await self._send(connection, opened, known)
-        self.outcomes = [
-            succeeded(known[attempt.operation_id].result) if outcome is None else outcome
-            for attempt, outcome in zip(self.attempts, found, strict=True)
-        ]
+                self._decide(position, attempt, replay(attempt, before))
+                continue
+            outcome = self._out_of_order(attempt, token, lanes)
+            if outcome is not None:
+                self._decide(position, attempt, outcome)
+                continue
+            await self._attempt(connection, opened, position, attempt)
+        await self._send(connection, opened)
+        self.outcomes = [self._found[position] for position in range(len(self.attempts))]
+
+    def _decide(self, position: int, attempt: Attempt, outcome: AttemptOutcome) -> None:
+        self._found[position] = outcome
+        if attempt.lane and outcome.status is not AttemptStatus.SUCCEEDED:
+            self._blocked.add(attempt.lane)
+
+    def _applied(self, items: Sequence[_Item], results: Sequence[bytes]) -> None:
+        for (position, attempt, _), result in zip(items, results, strict=True):
+            self._found[position] = succeeded(result)
+            self._known[attempt.operation_id] = Known(attempt.digest, result)
+            self.applied.append((attempt, result))
+            if attempt.lane:
+                self.lanes[attempt.lane] = attempt.index
 
     def _out_of_order(
         self, attempt: Attempt, token: FencingToken, lanes: Mapping[str, LaneMark]
@@ -142,58 +177,106 @@ class Batch:
             return duplicate_or_superseded(attempt, mark.reached[1])
         return superseded(attempt, mark.reached[1])
 
-    async def _attempt(
-        self, connection: Any, opened: int, attempt: Attempt, known: dict[str, Known]
-    ) -> AttemptOutcome | None:
-        """None where it is added to the run that is sent next."""
+    async def _attempt(self, connection: Any, opened: int, position: int, attempt: Attempt) -> None:
+        """Put it to the run that is sent next, if it can be bound."""
         statement = self._statements.get(attempt.effect)
         if statement is None:
-            return unknown_effect(attempt)
-        if self.careful:
-            return await self._alone(connection, opened, statement, attempt, known)
-        with _or_again():
-            await statement.prepare(connection, opened)
-            values = statement.bind(attempt)
-        if not self._run.takes(statement, values):
-            await self._send(connection, opened, known)
-        self._run.add(statement, attempt, values)
-        return None
-
-    async def _send(self, connection: Any, opened: int, known: dict[str, Known]) -> None:
-        run, self._run = self._run, _Run()
-        statement = run.statement
-        if statement is None:
+            await self._refuse(connection, opened, position, attempt, unknown_effect(attempt))
             return
-        with _or_again():
-            if len(run.attempts) == 1:
-                results = [await statement.run(run.values[0])]
-            else:
-                await statement.runs.prepare(connection, opened)
-                results = await statement.run_all(run.values)
-        for attempt, result in zip(run.attempts, results, strict=True):
-            self._applied(attempt, result, known)
+        try:
+            if not statement.is_prepared(opened):
+                outcome = await self._prepare(connection, opened, statement)
+                if outcome is not None:
+                    await self._refuse(connection, opened, position, attempt, outcome)
+                    return
+            values = statement.bind(attempt)
+        except NotBindable as error:
+            if not self.careful:
+                raise Again from error
+            await self._refuse(connection, opened, position, attempt, failed(error))
+            return
+        if self.alone or not self._run.takes(statement, values):
+            await self._send(connection, opened)
+        if attempt.lane and attempt.lane in self._blocked:  # By one that was sent just now.
+            self._found[position] = BEHIND
+        else:
+            self._run.add(statement, _Item(position, attempt, values))
 
-    def _applied(self, attempt: Attempt, result: bytes, known: dict[str, Known]) -> None:
-        known[attempt.operation_id] = Known(attempt.digest, result)
-        self.applied.append((attempt, result))
+    async def _refuse(
+        self, connection: Any, opened: int, position: int, attempt: Attempt, outcome: AttemptOutcome
+    ) -> None:
+        """It has not come to the server; but if one before it in its lane fails there, it has not had its turn."""
+        if attempt.lane in self._run.lanes:
+            await self._send(connection, opened)
+        self._decide(position, attempt, BEHIND if attempt.lane and attempt.lane in self._blocked else outcome)
 
-    async def _alone(
-        self, connection: Any, opened: int, statement: Statement, attempt: Attempt, known: dict[str, Known]
-    ) -> AttemptOutcome:
+    async def _prepare(self, connection: Any, opened: int, statement: Statement) -> AttemptOutcome | None:
+        """What the server's refusal means for the attempt that needs it; None if it is prepared."""
+        if not self.careful:
+            with _or_again():
+                await statement.prepare(connection, opened)
+            return None
+        await self._send(connection, opened)  # Before a savepoint that may be rolled back to.
         await connection.execute("SAVEPOINT attempt")
         try:
             await statement.prepare(connection, opened)
-            result = await statement.run(statement.bind(attempt))
+        except Exception as error:
+            outcome = _judged(statement, error)
+        else:
+            await connection.execute("RELEASE SAVEPOINT attempt")
+            return None
+        await connection.execute("ROLLBACK TO SAVEPOINT attempt; RELEASE SAVEPOINT attempt")
+        return outcome
+
+    # -- sending -------------------------------------------------------------------------------------
+
+    async def _send(self, connection: Any, opened: int) -> None:
+        run, self._run = self._run, _Run()
+        if run.statement is None:
+            return
+        if self.careful:
+            await self._settle(connection, opened, run.statement, run.items)
+            return
+        with _or_again():
+            results = await self._exchange(connection, opened, run.statement, run.items)
+        self._applied(run.items, results)
+
+    @staticmethod
+    async def _exchange(connection: Any, opened: int, statement: Statement, items: Sequence[_Item]) -> Sequence[bytes]:
+        if len(items) == 1:
+            return [await statement.run(items[0].values)]
+        await statement.runs.prepare(connection, opened)
+        return await statement.run_all([item.values for item in items])
+
+    async def _settle(self, connection: Any, opened: int, statement: Statement, items: Sequence[_Item]) -> None:
+        """In one exchange if all succeed, else in two halves, one after the other: each fails alone."""
+        for item in items:
+            if item.attempt.lane in self._blocked:  # By one that was sent with it.
+                self._found[item.position] = BEHIND
+        items = [item for item in items if item.position not in self._found]
+        if not items:
+            return
+        await connection.execute("SAVEPOINT attempt")
+        try:
+            results = await self._exchange(connection, opened, statement, items)
         except NotBindable as error:
             outcome = failed(error)
         except Exception as error:
             outcome = _judged(statement, error)
         else:
             await connection.execute("RELEASE SAVEPOINT attempt")
-            self._applied(attempt, result, known)
-            return succeeded(result)
+            self._applied(items, results)
+            return
         await connection.execute("ROLLBACK TO SAVEPOINT attempt; RELEASE SAVEPOINT attempt")
-        return outcome
+        if len(items) == 1:
+            self._decide(items[0].position, items[0].attempt, outcome)
+            return
+        # Whoever meets another writer waits for him, so that is not tried more often than there are attempts.
+        singly = outcome.status is AttemptStatus.RETRY or statement.runs.length_max == 1
+        parts = len(items) if singly else 2
+        for part in range(parts):
+            first, last = len(items) * part // parts, len(items) * (part + 1) // parts
+            await self._settle(connection, opened, statement, items[first:last])
 
 
 @contextlib.contextmanager
@@ -206,7 +289,7 @@ def _or_again() -> Iterator[None]:
     except Exception as error:
         if cause_of(error) is Cause.SERVER:
             raise
-        raise Again from error
+        raise Again(contended=cause_of(error) is Cause.CONTENTION) from error
 
 
 def _judged(statement: Statement, error: Exception) -> AttemptOutcome:

@@ -80,9 +80,13 @@ class Statement:
     def _next_step(self) -> str:
         return f"correct sql under [resources.{self.resource}.effects.{self.effect}]"
 
+    def is_prepared(self, opened: int) -> bool:
+        """Whether it is on this connection, the ``opened``-th."""
+        return self._prepared is not None and self._prepared_on == opened
+
     async def prepare(self, connection: Any, opened: int) -> None:
-        """Let the server parse it, if it has not on this connection (the ``opened``-th). Raises its errors."""
-        if self._prepared is not None and self._prepared_on == opened:
+        """Let the server parse it, if it has not on this connection. Raises its errors."""
+        if self.is_prepared(opened):
             return
         self._prepared = None
         prepared = await connection.prepare(self.sql)
