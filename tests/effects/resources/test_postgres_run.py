@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -125,6 +126,55 @@ async def test_one_that_fails_in_a_run_fails_alone(postgres: PostgresServer) -> 
     assert [outcome.status for outcome in outcomes] == [AttemptStatus.SUCCEEDED] * 5 + [AttemptStatus.FAILED] * 2
     rows = [tuple(row) for row in postgres.query("SELECT operation FROM things")]
     assert rows == [(f"op{index}",) for index in range(1, 6)]
+
+
+def random_attempts(chance: random.Random) -> list[Attempt]:
+    """Some break a constraint, do not fit, name what is not there, come twice, or too late in their lane."""
+    attempts: list[Attempt] = []
+    for index in range(1, 31):
+        if attempts and chance.random() < 0.1:
+            attempts.append(chance.choice(attempts))
+            continue
+        effect = chance.choice(("row", "row", "row", "each", "several", "missing", "none"))
+        cents = chance.choice(("no number", -1, -1, *[1] * chance.choice((3, 30))))
+        place = index - chance.choice((*[0] * 9, 5))
+        lane = chance.choice(("", "a", "b", "c"))
+        attempts.append(
+            attempt_of({"account": "a", "cents": cents}, f"op{len(attempts)}", place, lane=lane, effect=effect)
+        )
+    return attempts
+
+
+@pytest.mark.servers
+async def test_whatever_fails_in_a_batch_it_ends_as_if_each_had_gone_alone(postgres: PostgresServer) -> None:
+    effects = {**TOGETHER, "missing": "INSERT INTO not_there VALUES (:cents)"}
+    together, alone = (
+        PostgresSubject(postgres).node(name, effects=effects, schema=SCHEMA) for name in ("ledger", "mail")
+    )
+    seen: set[AttemptStatus] = set()
+    for each in (together, alone):
+        await each.open()
+        await each.claim(token(1), "n1")
+    for seed in range(12):
+        attempts = random_attempts(random.Random(seed))
+        worlds = []
+        outcomes = []
+        for resource in (together, alone):
+            postgres.query("TRUNCATE things, fencepost.operations, fencepost.lanes;")
+            if resource is together:
+                outcomes.append(await resource.execute(token(1), "n1", attempts))
+            else:
+                batch = Batch(attempts, resource._statements, careful=True, alone=True)
+                outcomes.append(await resource._transact(token(1), "n1", batch))
+            worlds.append(postgres.query("SELECT operation, cents FROM things ORDER BY 1, 2"))
+            worlds.append(postgres.query("SELECT operation_id, result FROM fencepost.operations ORDER BY accepted"))
+            worlds.append(postgres.query("SELECT lane, log_index FROM fencepost.lanes ORDER BY lane"))
+        assert outcomes[0] == outcomes[1]
+        assert worlds[:3] == worlds[3:]
+        seen.update(outcome.status for outcome in outcomes[0])
+    assert seen == {AttemptStatus.SUCCEEDED, AttemptStatus.FAILED, AttemptStatus.NOT_ATTEMPTED}
+    for each in (together, alone):
+        await each.close()
 
 
 class Prepared:
