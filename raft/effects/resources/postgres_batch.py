@@ -24,6 +24,9 @@ from .postgres_effect import NotBindable, Statement
 from .postgres_errors import Cause, cause_of
 from .postgres_run import RUN_BYTES_MAX, size_of
 
+FAILURES_SHARE = 16
+"""Where more than one in so many fails, looking for them in halves costs more than it spares."""
+
 Place = tuple[int, int]
 """(incarnation, log index)."""
 
@@ -117,6 +120,7 @@ class Batch:
         self._known: dict[str, Known] = {}
         self._blocked: set[str] = set()
         self._found: dict[int, AttemptOutcome] = {}
+        self._failures = 0
 
     async def run(
         self,
@@ -128,7 +132,7 @@ class Batch:
     ) -> None:
         """Raises :class:`Again`, or an error that is about the server and no attempt."""
         self.applied, self.lanes, self._run = [], {}, _Run()
-        self._known, self._blocked, self._found = known, set(), {}
+        self._known, self._blocked, self._found, self._failures = known, set(), {}, 0
         for position, attempt in enumerate(self.attempts):
             if self._run.bears_on(attempt):
                 await self._send(connection, opened)
@@ -197,10 +201,7 @@ class Batch:
             return
         if self.alone or not self._run.takes(statement, values):
             await self._send(connection, opened)
-        if attempt.lane and attempt.lane in self._blocked:  # By one that was sent just now.
-            self._found[position] = BEHIND
-        else:
-            self._run.add(statement, _Item(position, attempt, values))
+        self._run.add(statement, _Item(position, attempt, values))
 
     async def _refuse(
         self, connection: Any, opened: int, position: int, attempt: Attempt, outcome: AttemptOutcome
@@ -269,10 +270,12 @@ class Batch:
             return
         await connection.execute("ROLLBACK TO SAVEPOINT attempt; RELEASE SAVEPOINT attempt")
         if len(items) == 1:
+            self._failures += 1
             self._decide(items[0].position, items[0].attempt, outcome)
             return
         # Whoever meets another writer waits for him, so that is not tried more often than there are attempts.
-        singly = outcome.status is AttemptStatus.RETRY or statement.runs.length_max == 1
+        many = self._failures * FAILURES_SHARE > len(self.attempts)
+        singly = many or outcome.status is AttemptStatus.RETRY or statement.runs.length_max == 1
         parts = len(items) if singly else 2
         for part in range(parts):
             first, last = len(items) * part // parts, len(items) * (part + 1) // parts

@@ -135,10 +135,10 @@ def random_attempts(chance: random.Random) -> list[Attempt]:
         if attempts and chance.random() < 0.1:
             attempts.append(chance.choice(attempts))
             continue
-        effect = chance.choice(("row", "row", "row", "each", "several", "missing", "none"))
-        cents = chance.choice(("no number", -1, -1, *[1] * chance.choice((3, 30))))
+        effect = chance.choice((*["row"] * 20, "each", "several", "missing", "none"))
+        cents = chance.choice(("no number", -1, -1, *[1] * chance.choice((10, 30))))
         place = index - chance.choice((*[0] * 9, 5))
-        lane = chance.choice(("", "a", "b", "c"))
+        lane = chance.choice(("", "a", "a", "b"))
         attempts.append(
             attempt_of({"account": "a", "cents": cents}, f"op{len(attempts)}", place, lane=lane, effect=effect)
         )
@@ -171,6 +171,10 @@ async def test_whatever_fails_in_a_batch_it_ends_as_if_each_had_gone_alone(postg
             worlds.append(postgres.query("SELECT lane, log_index FROM fencepost.lanes ORDER BY lane"))
         assert outcomes[0] == outcomes[1]
         assert worlds[:3] == worlds[3:]
+        for lane in ("a", "b"):
+            found = [each.status for each, of in zip(outcomes[0], attempts, strict=True) if of.lane == lane]
+            first = next((at for at, status in enumerate(found) if status is not AttemptStatus.SUCCEEDED), len(found))
+            assert set(found[first + 1 :]) <= {AttemptStatus.NOT_ATTEMPTED}
         seen.update(outcome.status for outcome in outcomes[0])
     assert seen == {AttemptStatus.SUCCEEDED, AttemptStatus.FAILED, AttemptStatus.NOT_ATTEMPTED}
     for each in (together, alone):
