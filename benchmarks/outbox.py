@@ -27,7 +27,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -137,8 +137,8 @@ async def check(folder: Path, resources: list[str], url: str) -> dict[str, int]:
     for resource in resources:
         acknowledged = (folder / f"acknowledged-{resource}").read_text().split()
         if resource == "sqlite":
-            rows = sqlite3.connect(folder / "cluster" / "ledger.db").execute("SELECT operation_id FROM entries")
-            found = Counter(operation_id for (operation_id,) in rows)
+            with closing(sqlite3.connect(folder / "cluster" / "ledger.db")) as ledger:
+                found = Counter(row[0] for row in ledger.execute("SELECT operation_id FROM entries"))
         else:
             found = Counter(await _read_postgres(url, resource))
         wanted = Counter(acknowledged)

@@ -146,7 +146,7 @@ def random_attempts(chance: random.Random) -> list[Attempt]:
 
 
 @pytest.mark.servers
-async def test_whatever_fails_in_a_batch_it_ends_as_if_each_had_gone_alone(postgres: PostgresServer) -> None:
+async def test_s52_whatever_fails_in_a_batch_it_ends_as_if_each_had_gone_alone(postgres: PostgresServer) -> None:
     effects = {**TOGETHER, "missing": "INSERT INTO not_there VALUES (:cents)"}
     together, alone = (
         PostgresSubject(postgres).node(name, effects=effects, schema=SCHEMA) for name in ("ledger", "mail")
