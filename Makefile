@@ -16,6 +16,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet
 ARGS ?=
 STORAGE_ARGS ?=
+OUTBOX_ARGS ?=
 
 .PHONY: demo test verify fix prove endure soak bench coverage clean
 .DELETE_ON_ERROR:
@@ -53,6 +54,7 @@ soak: $(VENV)/dev.stamp
 bench: $(VENV)/runtime.stamp
 	$(PY) -m benchmarks.storage $(STORAGE_ARGS)
 	$(PY) -m benchmarks.compare $(ARGS)
+	$(PY) -m benchmarks.outbox $(OUTBOX_ARGS)
 	$(PY) -m benchmarks.snapshots
 
 coverage: $(VENV)/dev.stamp

@@ -15,8 +15,14 @@ Last = Callable[[], Coroutine[Any, Any, None]]
 """What is to be run where effects ran, when nothing runs there any more."""
 
 
-def own_thread(loop: asyncio.AbstractEventLoop, last: Last) -> EffectsRuntime:
-    return ThreadRuntime(loop, last=last)
+def own_thread(
+    loop: asyncio.AbstractEventLoop,
+    last: Last,
+    *,
+    new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
+) -> EffectsRuntime:
+    """``new_loop`` makes the loop that effects run on."""
+    return ThreadRuntime(loop, last=last, new_loop=new_loop)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

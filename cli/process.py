@@ -8,10 +8,12 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from ..raft.core.errors import FencepostError
 from .compose import ComposedNode
 from .config import NodeConfiguration
+from .parts import Parts, own_thread
 
 
 async def run_node(configuration: NodeConfiguration) -> int:
@@ -20,9 +22,11 @@ async def run_node(configuration: NodeConfiguration) -> int:
     Settings of the whole process are made here and nowhere else: it is this node's alone.
     Raises ConfigurationError or StorageError when the node cannot even start.
     """
-    node = ComposedNode(configuration, while_loading=without_collections)
-    stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    # Effects run on another loop of the same kind: most of what one exchange with a server costs is the loop's.
+    parts = Parts(runtime=partial(own_thread, new_loop=type(loop)))
+    node = ComposedNode(configuration, parts=parts, while_loading=without_collections)
+    stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     try:

@@ -68,12 +68,13 @@ class ThreadRuntime:
         node_loop: asyncio.AbstractEventLoop,
         *,
         last: Callable[[], Coroutine[Any, Any, None]] | None = None,
+        new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
         close_timeout_s: float = 2.0,
     ) -> None:
         self._node_loop = node_loop
         self._last = last
         self._close_timeout_s = close_timeout_s
-        self._loop = asyncio.new_event_loop()
+        self._loop = new_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
         self._thread = threading.Thread(target=self._main, name="fencepost-effects", daemon=True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+import uvloop
 
 from fencepost.raft.core.errors import ResourceUnavailable
 from fencepost.raft.effects.runtime import EffectsRuntime, LocalRuntime, ThreadRuntime
@@ -30,10 +32,16 @@ class Endings:
                 await self._event.wait()
 
 
-@pytest.fixture(params=["thread", "local"])
+MADE: dict[str, Callable[[asyncio.AbstractEventLoop], EffectsRuntime]] = {
+    "thread": ThreadRuntime,
+    "thread-uvloop": lambda loop: ThreadRuntime(loop, new_loop=uvloop.new_event_loop),
+    "local": LocalRuntime,
+}
+
+
+@pytest.fixture(params=MADE)
 async def runtime(request: pytest.FixtureRequest) -> Any:
-    loop = asyncio.get_running_loop()
-    made: EffectsRuntime = ThreadRuntime(loop) if request.param == "thread" else LocalRuntime(loop)
+    made = MADE[request.param](asyncio.get_running_loop())
     yield made
     await made.close()
 

@@ -38,13 +38,13 @@ from .postgres_tables import (
     QUERY,
     RAISE_FENCE,
     READ_FENCE,
-    READ_LANES,
+    READ_KNOWN,
     READ_NEWEST,
     READ_OLDEST,
     READ_OPERATIONS,
     WRITE_CLAIM,
-    WRITE_LANES,
     WRITE_OPERATIONS,
+    WRITE_OPERATIONS_AND_LANES,
     WRITE_REFUSAL,
     Dedupe,
 )
@@ -191,12 +191,13 @@ class PostgresResource:
         async with self._lock:
             try:
                 return await self._transact(token, holder, Batch(attempts, self._statements, careful=False))
-            except Again:
-                pass
+            except Again as again:
+                contended = again.contended
             except CommitRefused:
                 return await self._execute_singly(token, holder, attempts)
             try:
-                return await self._transact(token, holder, Batch(attempts, self._statements, careful=True))
+                batch = Batch(attempts, self._statements, careful=True, alone=contended)
+                return await self._transact(token, holder, batch)
             except CommitRefused:
                 return await self._execute_singly(token, holder, attempts)
 
@@ -309,8 +310,7 @@ class PostgresResource:
                 operations = [attempt.operation_id for attempt in batch.attempts]
                 await self._record_refusal(connection, error, token, holder, stored, operations)
             else:
-                known = await self._known(connection, batch.attempts)
-                marks = await self._lane_marks(connection, batch.attempts)
+                known, marks = await self._known(connection, batch.attempts)
                 await batch.run(connection, self._connection.opened, token, known, marks)
                 await self._guard.batch_done(connection)
                 await self._record(connection, token, holder, batch)
@@ -378,34 +378,43 @@ class PostgresResource:
             await connection.execute(FIRST_FENCE, self.name, self._cluster_id, *token, holder)
         await connection.execute(WRITE_CLAIM, self.name, *token, holder, self._time_ns())
 
-    async def _known(self, connection: Any, attempts: Sequence[Attempt]) -> dict[str, Known]:
-        """What is applied already, of all attempts at once."""
-        rows = await connection.fetch(READ_OPERATIONS, [attempt.operation_id for attempt in attempts], self.name)
-        return {row["operation_id"]: Known(row["digest"], row["result"]) for row in rows}
-
-    async def _lane_marks(self, connection: Any, attempts: Sequence[Attempt]) -> dict[str, LaneMark]:
+    async def _known(
+        self, connection: Any, attempts: Sequence[Attempt]
+    ) -> tuple[dict[str, Known], dict[str, LaneMark]]:
+        """What is applied already, and how far the lanes have come, of all attempts at once."""
+        known: dict[str, Known] = {}
+        marks: dict[str, LaneMark] = {}
+        operation_ids = [attempt.operation_id for attempt in attempts]
         lanes = list(dict.fromkeys(attempt.lane for attempt in attempts if attempt.lane))
         if not lanes:
-            return {}
-        rows = await connection.fetch(READ_LANES, self.name, lanes)
-        return {row[0]: LaneMark((row[1], row[2]), (row[3], row[4])) for row in rows}
+            for row in await connection.fetch(READ_OPERATIONS, operation_ids, self.name):
+                known[row[0]] = Known(row[1], row[2])
+            return known, marks
+        for row in await connection.fetch(READ_KNOWN, operation_ids, self.name, lanes):
+            operation_id, digest, result, lane, *places = row
+            if lane is None:
+                known[operation_id] = Known(digest, result)
+            else:
+                marks[lane] = LaneMark((places[0], places[1]), (places[2], places[3]))
+        return known, marks
 
     async def _record(self, connection: Any, token: FencingToken, holder: str, batch: Batch) -> None:
-        if batch.applied:
-            columns = zip(
-                *(
-                    (each.operation_id, each.digest, each.effect, each.lane, each.index, each.number, result)
-                    for each, result in batch.applied
-                ),
-                strict=True,
-            )
-            stamp = self._time_ns()
-            await connection.execute(WRITE_OPERATIONS, self.name, *token, holder, stamp, *map(list, columns))
-        if batch.lanes:
-            lanes = list(batch.lanes)
-            await connection.execute(WRITE_LANES, self.name, token.incarnation, lanes, list(batch.lanes.values()))
-            if self.dedupe is Dedupe.ORDERED_LANE:
-                await self._forget(connection, batch)
+        if not batch.applied:
+            return
+        columns = zip(
+            *(
+                (each.operation_id, each.digest, each.effect, each.lane, each.index, each.number, result)
+                for each, result in batch.applied
+            ),
+            strict=True,
+        )
+        row = (self.name, *token, holder, self._time_ns(), *map(list, columns))
+        if not batch.lanes:
+            await connection.execute(WRITE_OPERATIONS, *row)
+            return
+        await connection.execute(WRITE_OPERATIONS_AND_LANES, *row, list(batch.lanes), list(batch.lanes.values()))
+        if self.dedupe is Dedupe.ORDERED_LANE:
+            await self._forget(connection, batch)
 
     async def _forget(self, connection: Any, batch: Batch) -> None:
         """Give up what lanes hold beyond their latest results: not at every step, which would cost as much as the

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -16,6 +16,7 @@ from ...ports import Attempt
 from .named_parameters import number_parameters
 from .outcomes import RESULT_BYTES_MAX
 from .postgres_connection import JSON_TYPES
+from .postgres_run import Runs
 from .postgres_tables import SCHEMA_NAME
 
 BUILT_IN = frozenset({"operation_id", "lane", "log_index", "payload"})
@@ -61,6 +62,8 @@ class Statement:
         self._prepared_on = 0
         self._types: tuple[tuple[str, str], ...] = ()
         self._returns = False
+        self.runs = Runs(numbered)
+        """The same statement for many attempts at once."""
         if not numbered.words or numbered.words[0].upper() not in _STATEMENTS:
             # Anything else could end the transaction that fence, dedupe and effect share.
             raise self.error(f"it must be one statement that starts with {', '.join(_STATEMENTS)}")
@@ -77,9 +80,13 @@ class Statement:
     def _next_step(self) -> str:
         return f"correct sql under [resources.{self.resource}.effects.{self.effect}]"
 
+    def is_prepared(self, opened: int) -> bool:
+        """Whether it is on this connection, the ``opened``-th."""
+        return self._prepared is not None and self._prepared_on == opened
+
     async def prepare(self, connection: Any, opened: int) -> None:
-        """Let the server parse it, if it has not on this connection (the ``opened``-th). Raises its errors."""
-        if self._prepared is not None and self._prepared_on == opened:
+        """Let the server parse it, if it has not on this connection. Raises its errors."""
+        if self.is_prepared(opened):
             return
         self._prepared = None
         prepared = await connection.prepare(self.sql)
@@ -107,13 +114,21 @@ class Statement:
         if not self._returns:
             count = self._prepared.get_statusmsg().rpartition(" ")[2]
             return b'{"rows":%d}' % int(count if count.isdigit() else 0)
-        if not rows:
-            return b'{"rows":0}'
-        found = [dict(row) for row in rows]
-        result = msgspec.json.encode(found[0] if len(found) == 1 else found, enc_hook=_encode)
-        if len(result) > RESULT_BYTES_MAX:
-            raise NotBindable(f"a result of {len(result)} bytes; the limit is {RESULT_BYTES_MAX} bytes")
-        return result
+        return _result([dict(row) for row in rows])
+
+    async def run_all(self, values: Sequence[list[Any]]) -> list[bytes]:
+        """Run once for each set of parameters, in order, in one exchange: :meth:`run`'s results."""
+        found = await self.runs.send(values)
+        return [_result(rows) if self._returns else b'{"rows":%d}' % len(rows) for rows in found]
+
+
+def _result(found: list[dict[str, Any]]) -> bytes:
+    if not found:
+        return b'{"rows":0}'
+    result = msgspec.json.encode(found[0] if len(found) == 1 else found, enc_hook=_encode)
+    if len(result) > RESULT_BYTES_MAX:
+        raise NotBindable(f"a result of {len(result)} bytes; the limit is {RESULT_BYTES_MAX} bytes")
+    return result
 
 
 def _changed(node: Any) -> Iterator[tuple[str, str]]:

@@ -138,11 +138,18 @@ READ_OLDEST = """SELECT accepted, incarnation = $2 AND (lane = '' OR $5) AS ours
 READ_NEWEST = "SELECT coalesce(max(accepted), 0) FROM fencepost.operations WHERE resource = $1"
 DELETE_OPERATIONS = "DELETE FROM fencepost.operations WHERE resource = $1 AND accepted = ANY($2::bigint[])"
 
-READ_LANES = """SELECT lane, incarnation, log_index, forgotten_incarnation, forgotten_index FROM fencepost.lanes
-    WHERE resource = $1 AND lane = ANY($2::text[])"""
-WRITE_LANES = """INSERT INTO fencepost.lanes (resource, lane, incarnation, log_index)
-    SELECT $1, moved.lane, $2, moved.log_index FROM unnest($3::text[], $4::bigint[]) AS moved (lane, log_index)
-    ON CONFLICT (resource, lane) DO UPDATE SET incarnation = excluded.incarnation, log_index = excluded.log_index"""
+READ_KNOWN = """SELECT operation_id, digest, result, NULL AS lane, 0, 0, 0, 0 FROM fencepost.operations
+    WHERE operation_id = ANY($1::text[]) AND resource = $2
+    UNION ALL
+    SELECT NULL, NULL, NULL, lane, incarnation, log_index, forgotten_incarnation, forgotten_index FROM fencepost.lanes
+    WHERE lane = ANY($3::text[]) AND resource = $2"""
+"""The operations, and how far lanes have come, in one exchange: a row has one or the other."""
+WRITE_OPERATIONS_AND_LANES = f"""WITH moved AS (
+        INSERT INTO fencepost.lanes (resource, lane, incarnation, log_index)
+        SELECT $1, moved.lane, $2, moved.log_index FROM unnest($13::text[], $14::bigint[]) AS moved (lane, log_index)
+        ON CONFLICT (resource, lane)
+        DO UPDATE SET incarnation = excluded.incarnation, log_index = excluded.log_index
+    ) {WRITE_OPERATIONS}"""
 FORGET_LANES = """WITH cut AS (
         SELECT moved.lane, old.accepted FROM unnest($2::text[]) AS moved (lane) CROSS JOIN LATERAL (
             SELECT operations.accepted FROM fencepost.operations
