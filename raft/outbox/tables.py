@@ -88,7 +88,10 @@ class OperationsByIndex(MutableMapping[int, Operation]):
         part[index] = operation
 
     def __delitem__(self, index: int) -> None:
-        del self._parts[index >> INDEX_BITS][index]
+        part = self._parts[index >> INDEX_BITS]
+        del part[index]
+        if not part:  # A dict keeps the room that it had: every part there ever was would stay.
+            del self._parts[index >> INDEX_BITS]
 
     def __len__(self) -> int:
         return sum(map(len, self._parts.values()))
