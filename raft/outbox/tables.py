@@ -90,7 +90,7 @@ class OperationsByIndex(MutableMapping[int, Operation]):
     def __delitem__(self, index: int) -> None:
         part = self._parts[index >> INDEX_BITS]
         del part[index]
-        if not part:
+        if not part:  # A dict keeps the room that it had: every part there ever was would stay.
             del self._parts[index >> INDEX_BITS]
 
     def first(self) -> int:

@@ -59,3 +59,16 @@ def test_no_part_of_them_is_large() -> None:
         by_id[each.operation_id] = by_index[index] = each
     assert max(map(len, by_id._parts)) < 2 * MANY / ID_PARTS
     assert max(map(len, by_index._parts.values())) <= 1 << INDEX_BITS
+
+
+def test_a_part_that_is_empty_is_gone() -> None:
+    """An emptied dict keeps its room: over years of forgetting all that there ever was would stay."""
+    by_index = OperationsByIndex()
+    kept = operation(5 << INDEX_BITS)
+    by_index[kept.index] = kept
+    for index in range(1, 10 << INDEX_BITS, 100):
+        by_index[index] = operation(index)
+        if index > 1000:
+            del by_index[index - 1000]
+    assert len(by_index._parts) <= 2 + 1, "what is remembered, and one that nobody forgets"
+    assert by_index[kept.index] is kept
