@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from ipaddress import ip_address
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -300,6 +301,12 @@ class HttpServer:
         if self._server is None or not self._server.sockets:
             return self._listen
         return format_address(self._host, int(self._server.sockets[0].getsockname()[1]))
+
+    @property
+    def exposed(self) -> bool:
+        """Whether it is bound to an address that is not of this machine alone."""
+        sockets = () if self._server is None else self._server.sockets
+        return any(not ip_address(each.getsockname()[0].partition("%")[0]).is_loopback for each in sockets)
 
     async def start(self) -> None:
         """Bind and accept. Raises :class:`ConfigurationError` when the address cannot be had."""

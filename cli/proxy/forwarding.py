@@ -89,6 +89,13 @@ class FencedProxy:
         self._under_way: dict[asyncio.Future[None], FencingToken] = {}
         self._sent: set[str] = set()
         """Operations whose mark this process has made and not settled."""
+        self._stopping = False
+
+    async def drain(self, within_s: float) -> None:
+        """Take no more changes, and let those under way be answered: cut off, each would be in doubt for ever."""
+        self._stopping = True
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=within_s)
 
     async def close(self) -> None:
         await self._client.close()
@@ -153,6 +160,8 @@ class FencedProxy:
         return _answer_of(self._stored(reply))
 
     async def _change(self, request: HttpRequest) -> HttpAnswer:
+        if self._stopping:
+            raise ResourceUnavailable("the proxy is being stopped", next_step="ask again with the same id")
         bearer = _bearer(request)
         if bearer is None:
             if self._marks.mode is FenceMode.ENFORCE:

@@ -102,7 +102,12 @@ class Marks:
         self._resource = resource
         self._cluster = cluster
         self.mode = mode
-        self._lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise ConfigurationError(
+                f"{path} cannot be made or opened: {error.strerror}", next_step="check fence under [proxy]"
+            ) from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -111,7 +116,11 @@ class Marks:
                 f"another process holds {path}: an API has one proxy at a time",
                 next_step="end the other one first; a frozen one as well, or what it still sends comes too late",
             ) from error
-        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        try:
+            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        except sqlite3.Error as error:
+            os.close(self._lock)
+            raise ConfigurationError(f"{path} cannot be used as the fence of a proxy: {error}") from error
         try:
             self._prepare(path, upstream, now_ns)
         except BaseException:

@@ -61,7 +61,10 @@ async def run_proxy(settings: ProxySettings, environment: Mapping[str, str]) -> 
             mode=marks.mode.value,
             left_in_doubt=marks.left_in_doubt,
         )
+        if server.exposed:
+            _LOG.warning("proxy can be reached from other machines: who reaches it may claim", listen=server.address)
         await stop.wait()
+        await proxy.drain((settings.connect_timeout_ns + settings.answer_timeout_ns) / 1e9)
         return 0
     finally:
         await server.close()

@@ -41,7 +41,7 @@ class ModeReport(NamedTuple):
     observed_ns: int
     """When anybody began to look."""
     unfenced: int
-    """Rows, requests or the like that were written without a token and applied."""
+    """Rows, statements or requests that were applied without a token: which of them, the kind says (concepts)."""
     would_reject: int
     """Of what was applied, what ``enforce`` would have refused."""
     last_unfenced_ns: int

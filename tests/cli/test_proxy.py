@@ -315,6 +315,30 @@ async def test_a_frozen_proxy_is_nobodys_successor_and_judges_anew_when_it_wakes
     assert proxy.sent() == (1 if late.status_code == 201 else 0)
 
 
+@pytest.mark.endure
+async def test_a_proxy_that_is_stopped_lets_what_is_under_way_be_answered(proxy: Proxy) -> None:
+    proxy.start()
+    held = asyncio.create_task(proxy.post("a", do="hold"))
+    await asyncio.to_thread(proxy.held)
+    process = proxy.process
+    assert process is not None
+    process.send_signal(signal.SIGTERM)
+
+    async def turned_away() -> bool:
+        return (await proxy.post("b")).status_code == 503
+
+    # Its stop is heard of by others; the one under way is not cut.
+    await eventually_async(turned_away, within_s=10, what="the proxy takes no more")
+    proxy.go()
+    assert (await held).status_code == 201
+    assert await asyncio.to_thread(process.wait, 10) == 0
+    proxy.kill()
+    proxy.start()
+    assert (await proxy.status())["operations"]["doubt"] == 0
+    again = await proxy.post("a", do="hold")
+    assert (again.status_code, again.headers["idempotent-replayed"]) == (201, "true")
+
+
 # -- modes --------------------------------------------------------------------------------------------
 
 

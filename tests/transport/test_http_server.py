@@ -209,6 +209,17 @@ async def test_idle_connections_cannot_keep_a_probe_out() -> None:
             await gone(writer)
 
 
+@pytest.mark.parametrize(("host", "exposed"), [("127.0.0.1", False), ("0.0.0.0", True), ("127.0.0.9", False)])
+async def test_it_knows_whether_other_machines_reach_it(host: str, exposed: bool) -> None:
+    server = HttpServer(f"{host}:0", echo)
+    assert not server.exposed
+    await server.start()
+    try:
+        assert server.exposed is exposed
+    finally:
+        await server.close()
+
+
 async def test_an_address_in_use_is_a_sentence_and_closing_does_not_wait_for_idle_clients() -> None:
     async with serving() as server:
         with pytest.raises(ConfigurationError, match="cannot listen on"):
