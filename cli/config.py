@@ -177,7 +177,7 @@ class OutboxConfiguration:
     retention_ns: int = setting(
         "retention",
         PAUSE,
-        "so long after its end a command is remembered, with its result; 0s for ever",
+        "so long after its end a command is remembered, with its result: 10m at least, or 0s for ever",
         default=RETENTION_NS,
     )
     retention_count: int = setting(

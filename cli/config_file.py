@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..raft.core.errors import ConfigurationError
+from ..raft.outbox.operation_id import FUTURE_NS_MAX
 from ..raft.ports import Guarantee
 from .config import (
     SECTIONS,
@@ -132,6 +133,12 @@ def _read(
     outbox = document.section(
         OutboxConfiguration, document.table(root, ["outbox"]), ["outbox"], overrides=overrides["outbox"]
     )
+    if outbox is not None and 0 < outbox.retention_ns < 2 * FUTURE_NS_MAX:
+        document.problem(
+            ["outbox", "retention"],
+            f"{format_duration(outbox.retention_ns)} is less than 10m: what was forgotten so soon, under an id of a "
+            "clock that is ahead, would have new ids of others refused",
+        )
     peers = _read_peers(document, node)
     if raft is not None:
         _check_timing(document, raft)

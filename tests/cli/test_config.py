@@ -171,6 +171,13 @@ BAD = [
         GOOD + '[raft]\nelection_timeout = "1h"\n',
         ["n1.toml:12: raft.election_timeout: 1h is more than 5m: so long nobody would lead after a crash"],
     ),
+    (
+        GOOD + '[outbox]\nretention = "9m"\n',
+        [
+            "n1.toml:12: outbox.retention: 9m is less than 10m: what was forgotten so soon, under an id of a clock "
+            "that is ahead, would have new ids of others refused"
+        ],
+    ),
     (GOOD + '[raft]\nheartbeat = "0s"\n', ["n1.toml:12: raft.heartbeat: must be longer than 0"]),
     (GOOD + '[storage]\nsegment = "1B"\n', ['n1.toml:12: storage.segment: "1B" is not from 64KiB to 4GiB']),
     (

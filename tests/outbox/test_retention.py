@@ -204,3 +204,18 @@ def test_the_watermark_stands_before_the_first_that_has_not_ended(script: Script
     assert script.machine.done_watermark == first.index - 1
     script.succeed(first, 1)
     assert script.machine.done_watermark == script.index
+
+
+@pytest.mark.parametrize(("window_ns", "refused"), [(2 * FUTURE_NS_MAX, False), (FUTURE_NS_MAX // 2, True)])
+def test_forgotten_soon_an_id_of_a_clock_that_is_ahead_makes_the_new_ids_of_others_old(
+    script: Script, window_ns: int, refused: bool
+) -> None:
+    """So a shorter time than twice of what a clock may be ahead cannot be set (``outbox.retention``)."""
+    script.write(Retention(window_ns))
+    ahead = script.submit(id_made_at(script.time_ns + FUTURE_NS_MAX - SECOND_NS))
+    script.succeed(ahead, 1)
+    script.time_ns += window_ns + SECOND_NS
+    script.write(Tick())
+    assert script.machine.forgotten == 1
+    result = script.write(Command(id_made_at(script.time_ns), RESOURCE, "credit", "", b"{}"))
+    assert (type(result) is Expired) is refused
