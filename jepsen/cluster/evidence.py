@@ -104,7 +104,7 @@ async def gather(
     entries, disagreements = committed_entries({node: read_log(cluster.data_path(node)) for node in cluster.nodes})
     file = cluster.folder / f"{FILE}.db"
     records = [
-        ResourceRecord(FILE, Guarantee.FENCED, _file_effects(file), read_ledger(file)),
+        ResourceRecord(FILE, Guarantee.FENCED, read_effects(file), read_ledger(file)),
         ResourceRecord(
             DATABASE,
             Guarantee.FENCED,
@@ -134,7 +134,7 @@ def _leaders(cluster: LocalCluster) -> dict[int, list[str]]:
     return found
 
 
-def _file_effects(path: Path) -> list[EffectRow]:
+def read_effects(path: Path) -> list[EffectRow]:
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
         rows = connection.execute("SELECT operation, lane, place, payload FROM entries ORDER BY rowid").fetchall()
     return [_effect(row) for row in rows]
