@@ -18,12 +18,17 @@ from .workload import DATABASE, FILE
 
 ELECTION_TIMEOUT_S = 0.5
 RECOVERS_WITHIN_S = 60.0
+FROZEN_MAX_S = 6.0
+"""A leader that was frozen in the middle of a SQLite transaction holds the lock of the file, and nobody can take that
+away: its successor is kept waiting there until it wakes or ends."""
 
 
 @dataclass(slots=True)
 class Faults:
     kills: int = 0
     freezes: int = 0
+    held: int = 0
+    """Freezes during which the successor could not get every resource."""
     server_crashes: int = 0
     recoveries_s: list[float] = field(default_factory=list)
     """From a kill or freeze of the leader until one was active at every resource."""
@@ -33,6 +38,7 @@ class Faults:
         return {
             "kills": self.kills,
             "freezes": self.freezes,
+            "freezes_holding_a_lock": self.held,
             "server_crashes": self.server_crashes,
             "recovery_median_s": round(ordered[len(ordered) // 2], 3) if ordered else None,
             "recovery_longest_s": round(ordered[-1], 3) if ordered else None,
@@ -115,7 +121,10 @@ class Nemesis:
         try:
             await asyncio.sleep(self._chance.uniform(1.5, 4.0) * ELECTION_TIMEOUT_S)
             if self._chance.random() < 0.75:  # Else it wakes while its successor is still at it.
-                await self._recovered(began, besides=leader)
+                async with asyncio.timeout(FROZEN_MAX_S):
+                    await self._recovered(began, besides=leader)
+        except TimeoutError:
+            self.faults.held += 1
         finally:
             self._cluster.thaw(leader)
 
