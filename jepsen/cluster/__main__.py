@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from .run import Outcome, Settings, run, write_report
@@ -40,15 +41,16 @@ def main() -> int:
             outcome = asyncio.run(run(Path(made), settings, _out))
     if asked.out:
         write_report(Path(asked.out), outcome.report)
-    return _conclude(outcome)
+    return conclude(outcome, _out)
 
 
-def _conclude(outcome: Outcome) -> int:
+def conclude(outcome: Outcome, out: Callable[[str], None]) -> int:
+    """Say what was found; the exit status."""
     report, verdict = outcome.report, outcome.verdict
     for name, sentences in verdict.violations.items():
         for sentence in sentences:
-            _out(f"VIOLATED: {name}: {sentence}")
-    _out(
+            out(f"VIOLATED: {name}: {sentence}")
+    out(
         f"{report['commands']} commands, {report['kills']} kills, {report['freezes']} freezes, "
         f"{report['leaderships']} leaderships, {report['stale_refusals']} stale refusals, "
         f"{report['duplicates_recognised']} duplicates recognised, longest gap {report['longest_gap_s']} s, "
