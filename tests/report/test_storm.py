@@ -75,9 +75,7 @@ def without_a_bound_on_calls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def without_slow_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is learned from what succeeds: one command a call."""
-    monkeypatch.setattr(
-        dispatcher.DispatchQueue, "take", lambda self, limit, take=queue.DispatchQueue.take: take(self, 1)
-    )
+    monkeypatch.setattr(queue.DispatchQueue, "take", lambda self, limit, take=queue.DispatchQueue.take: take(self, 1))
 
 
 def without_a_suspension(monkeypatch: pytest.MonkeyPatch) -> None:
