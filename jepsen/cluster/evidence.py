@@ -151,6 +151,25 @@ async def _database_effects(url: str) -> list[EffectRow]:
     return [_effect(row) for row in rows]
 
 
+def file_fence(path: Path) -> FencingToken:
+    """The fence as it stands in the file now; 0.0 for none. The whole ledger is read in the end only: it grows."""
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        row = connection.execute("SELECT incarnation, term FROM fencepost_fence WHERE resource = ?", (FILE,)).fetchone()
+    return FencingToken(*(row or (0, 0)))
+
+
+async def database_fence(url: str) -> FencingToken:
+    """The same in the database."""
+    import asyncpg
+
+    connection = await asyncpg.connect(url, timeout=10, command_timeout=60)
+    try:
+        row = await connection.fetchrow("SELECT incarnation, term FROM fencepost.fence WHERE resource = $1", DATABASE)
+    finally:
+        await connection.close()
+    return FencingToken(*(row or (0, 0)))
+
+
 def _effect(row: Any) -> EffectRow:
     operation, lane, place, payload = row
     return EffectRow(operation, lane, place, payload.encode() if isinstance(payload, str) else bytes(payload))

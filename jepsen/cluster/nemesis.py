@@ -10,9 +10,7 @@ from typing import Any
 
 from ...cli.local_cluster import LocalCluster
 from ...raft.core.token import FencingToken
-from ...raft.effects.resources import postgres_audit
-from ...raft.effects.resources.audit import read_ledger
-from .evidence import FenceSample
+from .evidence import FenceSample, database_fence, file_fence
 from .servers import Server
 from .workload import DATABASE, FILE
 
@@ -93,12 +91,8 @@ class Nemesis:
         """A leader that is active everywhere, and what the fences say then."""
         status = await self._cluster.ready(within_s=RECOVERS_WITHIN_S, besides=[besides])
         at_least = FencingToken(1, int(status["term"]))
-        ledgers = {
-            FILE: read_ledger(self._cluster.folder / f"{FILE}.db"),
-            DATABASE: await postgres_audit.read_ledger(self._database_url),
-        }
-        for name, ledger in ledgers.items():
-            token = max((fence.token for fence in ledger.fences), default=FencingToken(0, 0))
+        file = self._cluster.folder / f"{FILE}.db"
+        for name, token in ((FILE, file_fence(file)), (DATABASE, await database_fence(self._database_url))):
             self.samples.append(FenceSample(name, token, at_least))
         return str(status["node_id"])
 
