@@ -105,7 +105,7 @@ class Recorded:
         noted: defaultdict[str, deque[AcceptedOperation]] = defaultdict(deque)
         for operation in ledger.operations:
             noted[operation.operation_id].append(operation)
-        repeats = self._repeats(record, noted)
+        repeats, late = self._repeats(record, noted)
         claims, refusals = deque(ledger.claims), deque(ledger.refusals)
         highest: FencingToken | None = None
 
@@ -127,11 +127,12 @@ class Recorded:
             while claims and first and claims[0].accepted_before < first.accepted:
                 yield from claim()
             yield self._effect(record.name, effect, first)
+            yield from late.pop(effect.operation_id, [])
         while claims:
             yield from claim()
         for each in refusals:
             yield _refusal(record.name, each)
-        for left in repeats.values():
+        for left in (*repeats.values(), *late.values()):
             yield from left
 
     def _effect(self, name: str, effect: EffectRow, operation: AcceptedOperation | None) -> ResourceCall:
@@ -143,9 +144,14 @@ class Recorded:
 
     def _repeats(
         self, record: ResourceRecord, noted: dict[str, deque[AcceptedOperation]]
-    ) -> dict[FencingToken, list[ResourceCall]]:
-        """By token: attempts that succeeded by the log, and had been accepted before under another one."""
+    ) -> tuple[dict[FencingToken, list[ResourceCall]], dict[str, list[ResourceCall]]]:
+        """Attempts that succeeded by the log, and had been accepted before under another token: by their own token.
+
+        Apart, by operation id: those whose own token is lower than the one before. They were let in when a higher one
+        had been, and that was behind what they repeat.
+        """
         found: defaultdict[FencingToken, list[ResourceCall]] = defaultdict(list)
+        late: defaultdict[str, list[ResourceCall]] = defaultdict(list)
         for operation_id, index in self.ledger.first_index.items():
             command = self.ledger.commands[index]
             if command.resource != record.name or not noted[operation_id]:
@@ -156,8 +162,9 @@ class Recorded:
                     row = EffectRow(operation_id, command.lane, index, command.payload)
                     attempt = _attempt(row, success.row.attempt, first.digest, success.row.result, replayed=True)
                     holder = self.holders.get((record.name, success.token), "")
-                    found[success.token].append(_call(record.name, success.token, holder, (attempt,), 0))
-        return found
+                    call = _call(record.name, success.token, holder, (attempt,), 0)
+                    (late[operation_id] if success.token < first.token else found[success.token]).append(call)
+        return found, late
 
     def _keyed(self, record: ResourceRecord) -> Iterator[ResourceCall]:
         for call in record.calls:

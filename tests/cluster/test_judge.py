@@ -52,6 +52,16 @@ def lower_token_let_in(evidence: Evidence) -> Evidence:
     return with_resource(evidence, replace(file, ledger=file.ledger._replace(operations=[*rows, late])))
 
 
+def stale_repeat_let_in(evidence: Evidence) -> Evidence:
+    """F1: n1 came back with what n2 had done meanwhile, and was told that it is done, and not that it is stale."""
+    entries = list(evidence.entries)
+    for place, entry in enumerate(entries):
+        made = decode(entry.data) if entry.kind == EntryKind.OUTBOX else None
+        if isinstance(made, Outcome) and made.rows[0].index == INDEXES["c"]:
+            entries[place] = entry._replace(data=encode(made._replace(token=FIRST)))
+    return replace(evidence, entries=entries)
+
+
 def two_holders(evidence: Evidence) -> Evidence:
     """F1: another node was let in with the same token."""
     file = evidence.resources["file"]
@@ -206,6 +216,7 @@ def claim_record_lost(evidence: Evidence) -> Evidence:
     ("check", "fault"),
     [
         ("F1 token order", lower_token_let_in),
+        ("F1 token order", stale_repeat_let_in),
         ("F1 token order", two_holders),
         ("F2 effect once", effect_twice),
         ("F2 effect once", keyed_twice),
