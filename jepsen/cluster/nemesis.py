@@ -25,8 +25,8 @@ away: its successor is kept waiting there until it wakes or ends."""
 class Faults:
     kills: int = 0
     freezes: int = 0
-    held: int = 0
-    """Freezes during which the successor could not get every resource."""
+    cut_short: int = 0
+    """Freezes that were ended because the successor had not got every resource for so long."""
     server_crashes: int = 0
     recoveries_s: list[float] = field(default_factory=list)
     """From a kill or freeze of the leader until one was active at every resource."""
@@ -36,7 +36,7 @@ class Faults:
         return {
             "kills": self.kills,
             "freezes": self.freezes,
-            "freezes_holding_a_lock": self.held,
+            "freezes_cut_short": self.cut_short,
             "server_crashes": self.server_crashes,
             "recovery_median_s": round(ordered[len(ordered) // 2], 3) if ordered else None,
             "recovery_longest_s": round(ordered[-1], 3) if ordered else None,
@@ -118,7 +118,7 @@ class Nemesis:
                 async with asyncio.timeout(FROZEN_MAX_S):
                     await self._recovered(began, besides=leader)
         except TimeoutError:
-            self.faults.held += 1
+            self.faults.cut_short += 1
         finally:
             self._cluster.thaw(leader)
 
