@@ -6,6 +6,7 @@
 #   make fix       mends the style that can be mended by a program; makes docs/reference.md anew
 #   make prove     whole clusters under faults, a thousand seeds and every planted fault; build/prove.json
 #   make endure    the long tests: kills and damage with real processes and files, many seeds
+#   make outbox    100,000 commands over three nodes that are killed and frozen, ten minutes; build/outbox.json
 #   make soak      the same as prove with new seeds, for an hour
 #   make bench     the log beside the bare disk; commands per second, beside another system
 #   make coverage  the test suite with a report of what it does not reach
@@ -18,7 +19,7 @@ ARGS ?=
 STORAGE_ARGS ?=
 OUTBOX_ARGS ?=
 
-.PHONY: demo test verify fix prove endure soak bench coverage clean
+.PHONY: demo test verify fix prove endure outbox soak bench coverage clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/runtime.stamp
@@ -47,6 +48,9 @@ prove: $(VENV)/dev.stamp
 
 endure: $(VENV)/dev.stamp
 	$(VENV)/bin/pytest -n 2 --dist loadfile -m endure $(ARGS)
+
+outbox: $(VENV)/dev.stamp
+	$(PY) -m fencepost.jepsen.cluster run --commands 100000 --seed 1 --out build/outbox.json $(ARGS)
 
 soak: $(VENV)/dev.stamp
 	$(PY) -m fencepost.jepsen.proof soak --minutes 60 --workers 2 --out build/soak.json $(ARGS)

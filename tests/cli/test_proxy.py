@@ -17,7 +17,14 @@ import pytest
 import pytest_asyncio
 
 from fencepost.cli.proxy.settings import load_proxy
-from fencepost.raft.core.errors import ConfigurationError, ModeRefused, ResourceUnavailable, StaleLeader, WrongCluster
+from fencepost.raft.core.errors import (
+    ConfigurationError,
+    ModeRefused,
+    Outcome,
+    ResourceUnavailable,
+    StaleLeader,
+    WrongCluster,
+)
 from fencepost.raft.core.token import FencingToken
 from fencepost.raft.effects.modes import FenceMode, modal, mode_json, seen_json
 from fencepost.raft.effects.resources.http import HttpEffect, HttpResource
@@ -435,6 +442,13 @@ async def test_a_resource_through_it_is_refused_when_it_is_stale_and_says_what_i
             assert settled.status is AttemptStatus.UNKNOWN
             assert (await one(new, 2, "c", do="die-after")).status is AttemptStatus.SUCCEEDED
         assert proxy.api.rows("effects") == ["a", "c"] + ([] if keyed else ["d"])
+        # That nobody listens behind the proxy is no fault of a command.
+        proxy.api.stop()
+        with pytest.raises(ResourceUnavailable, match="RESOURCE_UNAVAILABLE") as away:
+            await one(new, 2, "e")
+        assert away.value.outcome is Outcome.RETRY
+        proxy.api.start()
+        assert (await one(new, 2, "e")).status is AttemptStatus.SUCCEEDED
         proxy.kill()
         with pytest.raises(ResourceUnavailable):
             await new.claim(FencingToken(1, 3), "n3")

@@ -16,6 +16,7 @@ ALLOWED: dict[str, str] = {
     "tests/sim/test_loop.py::other": "the same, by the other task of that test",
     "tests/cluster/test_big_snapshot.py::watch": "looks again and again, to measure gaps; nobody waits by it",
     "tests/node/process.py::_travel": "the resource of the test is as slow as the test says; nobody waits by it",
+    "tests/effects/test_isolation.py::slowly": "the same, for some commands, on virtual time",
 }
 """`file::function` and the reason. A sleep that *is* the thing under test belongs here as well."""
 

@@ -20,7 +20,7 @@ from ..waiting import eventually
 from .program import as_user, end, folder_of, free_port, missing
 
 
-def _programs() -> Path | None:
+def postgres_programs() -> Path | None:
     """The folder with the newest initdb and postgres; Debian does not put them on the path."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: float(path.parts[-3]))
     if found:
@@ -129,7 +129,7 @@ def run_aside(work: Any) -> Any:
 @contextmanager
 def make_postgres_server() -> Iterator[PostgresServer]:
     """A new server, not started yet, that is gone afterwards."""
-    programs = _programs()
+    programs = postgres_programs()
     if programs is None or not (programs / "postgres").exists():
         missing("a PostgreSQL server", "postgresql")
     user = "postgres" if os.geteuid() == 0 else None

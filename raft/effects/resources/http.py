@@ -14,7 +14,7 @@ from typing import ClassVar
 import msgspec
 import structlog
 
-from ...core.errors import ConfigurationError, ModeRefused
+from ...core.errors import ConfigurationError, ModeRefused, Outcome, ResourceUnavailable
 from ...core.token import FencingToken
 from ...ports import Answered, Attempt, AttemptOutcome, AttemptStatus, Fence, Found, Guarantee
 from ..modes import OFF, FenceMode, ModeReport, check_step
@@ -201,7 +201,12 @@ class HttpResource:
                 template.method, self._url + request.path, headers=headers, content=request.body, whole=False
             )
         except NotSent as error:
-            return waits(f"{self._url} cannot be reached: {error}")
+            # Of the endpoint and not of this command: the others are not to find it out one by one (S53).
+            raise ResourceUnavailable(
+                f"resource {self.name!r}: {self._url} cannot be reached: {error}",
+                next_step="nothing: it is tried again",
+                outcome=Outcome.RETRY,
+            ) from error
         except NoAnswer as error:
             return AttemptOutcome(AttemptStatus.UNKNOWN, b"", f"no answer: {error}", False)
         return await self._judged(template, attempt, reply)

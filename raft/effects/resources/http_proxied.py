@@ -8,12 +8,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ...core.errors import DuplicateGeneration, FenceError, ResourceUnavailable, StaleLeader, WrongCluster
+from ...core.errors import DuplicateGeneration, FenceError, Outcome, ResourceUnavailable, StaleLeader, WrongCluster
 from ...core.token import FencingToken
 from ...ports import AttemptOutcome, AttemptStatus, Fence, Guarantee
 from ..modes import OFF, FenceMode, ModeReport
 from .http_client import HttpClient, NoAnswer, NotSent, Reply
-from .outcomes import failed, waits
+from .outcomes import failed
 
 PROXY_HEADER = "X-Fencepost-Proxy"
 """On every answer that is the proxy's own, and on none of the API's."""
@@ -104,7 +104,10 @@ class ProxyLink:
             raise kind(f"resource {self._name!r}: its proxy says: {_json(reply).get('detail', '')}")
 
     def outcome(self, reply: Reply) -> AttemptOutcome | None:
-        """What the proxy itself said of an attempt; None for an answer of the API. Raises :class:`FenceError`."""
+        """What the proxy itself said of an attempt; None for an answer of the API.
+
+        Raises :class:`FenceError`, or :class:`ResourceUnavailable` where the proxy does not reach the API.
+        """
         code = reply.headers.get(PROXY_HEADER, "")
         if not code:
             return None
@@ -117,7 +120,7 @@ class ProxyLink:
         if code == "BUSY":
             return AttemptOutcome(AttemptStatus.UNKNOWN, b"", why, False, 1_000_000_000)
         if code == "RESOURCE_UNAVAILABLE":
-            return waits(why)
+            raise ResourceUnavailable(f"resource {self._name!r}: its proxy says: {why}", outcome=Outcome.RETRY)
         return failed(why)
 
 

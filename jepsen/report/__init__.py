@@ -1,0 +1,1 @@
+"""Pictures of what the proof has measured: ``python -m fencepost.jepsen.report``."""
