@@ -15,6 +15,7 @@ from ..outbox.operation import Operation, OperationState
 from ..outbox.transitions import Finding
 from ..ports import Answered, Attempt, Found, QueryableResource, Resource
 from .authority import Authority
+from .bounds import bounded
 from .dispatcher import Proposer
 from .policy import RetryPolicy
 from .runtime import EffectsRuntime
@@ -61,9 +62,11 @@ class Doubts:
             self._to_ask.update((each.index, each) for each in doubtful)
             self._next()
 
-    def ask(self, operation: Operation, heard: Callable[[Answered | None], None]) -> None:
-        """Whether an operation was applied; None where that was not told, and UNKNOWN where what was told is not final.
-        ``can_ask`` must hold."""
+    def ask(
+        self, operation: Operation, heard: Callable[[Answered | None], None], within_s: float | None = None
+    ) -> None:
+        """Whether an operation was applied; None where that was not told (``within_s`` seconds), UNKNOWN where
+        what was told is not final. ``can_ask`` must hold."""
         resource, attempt = self._resource, _last_attempt(operation)
         assert resource is not None
 
@@ -76,7 +79,13 @@ class Doubts:
             if isinstance(error, FenceError):
                 self._on_trouble(error)
 
-        self._runtime.run(lambda: resource.query(attempt), answered)
+        async def query() -> Answered:
+            if within_s is None:
+                return await resource.query(attempt)
+            async with bounded(within_s, f"resource {resource.name!r} to a question"):
+                return await resource.query(attempt)
+
+        self._runtime.run(query, answered)
 
     def _next(self) -> None:
         while self._to_ask and self._asked is None and self.can_ask:
