@@ -11,6 +11,10 @@ from ..core.errors import ResourceUnavailable
 ANSWER_TIMEOUT_S = 10.0
 """How long a resource may take to answer a claim, or to say what its fence is."""
 
+ASK_TIMEOUT_S = 3.0
+"""How long one may take to say what became of an operation, where a person waits for what depends on it. It may be busy
+with a batch, or away."""
+
 
 @asynccontextmanager
 async def bounded(seconds: float, what: str) -> AsyncIterator[None]:

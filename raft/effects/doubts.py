@@ -16,6 +16,7 @@ from ..outbox.transitions import Finding
 from ..ports import Answered, Attempt, Found, QueryableResource, Resource
 from .authority import Authority
 from .batch import checked_answer
+from .bounds import ANSWER_TIMEOUT_S, bounded
 from .dispatcher import Proposer
 from .policy import RetryPolicy
 from .runtime import EffectsRuntime
@@ -62,9 +63,11 @@ class Doubts:
             self._to_ask.update((each.index, each) for each in doubtful)
             self._next()
 
-    def ask(self, operation: Operation, heard: Callable[[Answered | None], None]) -> None:
-        """Whether an operation was applied; None where that was not told, and UNKNOWN where what was told is not final.
-        ``can_ask`` must hold."""
+    def ask(
+        self, operation: Operation, heard: Callable[[Answered | None], None], within_s: float = ANSWER_TIMEOUT_S
+    ) -> None:
+        """Whether an operation was applied; None where that was not told (``within_s`` seconds), UNKNOWN where
+        what was told is not final. ``can_ask`` must hold."""
         resource, attempt = self._resource, _last_attempt(operation)
         assert resource is not None
 
@@ -78,7 +81,9 @@ class Doubts:
                 self._on_trouble(error)
 
         async def query() -> Answered:
-            return checked_answer(resource.name, await resource.query(attempt))
+            # One that hangs would keep all others from being asked about.
+            async with bounded(within_s, f"resource {resource.name!r} to a question"):
+                return checked_answer(resource.name, await resource.query(attempt))
 
         self._runtime.run(query, answered)
 

@@ -18,7 +18,7 @@ from ..outbox.operation import Operation
 from ..ports import Answered, Clock, Fence, Randomness, Resource
 from .activation import ActivationState, StageClock
 from .authority import Authority
-from .bounds import ANSWER_TIMEOUT_S, bounded
+from .bounds import ANSWER_TIMEOUT_S, ASK_TIMEOUT_S, bounded
 from .dispatcher import Dispatcher, Executions, Proposer
 from .doubts import Doubts
 from .due import DueTimes
@@ -211,10 +211,10 @@ class Tenure:
             seat.dispatcher.hold(operation)
 
     def ask(self, operation: Operation, heard: Callable[[Answered | None], None]) -> None:
-        """Ask the resource whether it was applied there; None where that cannot be told."""
+        """Ask the resource whether it was applied there; None where that cannot be told soon: somebody waits."""
         doubts = self._doubts.get(operation.resource)
         if doubts is not None and doubts.can_ask:
-            doubts.ask(operation, heard)
+            doubts.ask(operation, heard, ASK_TIMEOUT_S)
         else:
             heard(None)
 

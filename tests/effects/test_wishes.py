@@ -138,6 +138,19 @@ def test_after_a_failover_the_resource_is_asked_before_a_cancel_is_promised(quer
         assert executed(world) == ["a"]
 
 
+def test_a_resource_that_does_not_answer_makes_a_cancel_a_request_and_no_riddle() -> None:
+    with World(ResourceSpec(queryable=True)) as world:
+        leader = world.active_leader()
+        leader.resource.hang_queries = True
+        leader.resource.hold_before = True
+        world.submit(leader, "a", wait=Wait.COMMITTED)
+        world.until(lambda: leader.resource.held)
+        world.settle_log()
+        answer = world.reply(leader, "command.cancel", id="a")
+        assert (answer["did"], answer["definite"]) == ("requested", False)
+        assert leader.resource.asked == [("a", 1)]
+
+
 @pytest.mark.parametrize(
     ("method", "more"),
     [

@@ -186,6 +186,7 @@ class GatedResource:
         self.look: Callable[[Attempt], None] = lambda attempt: None
         """Sees what every question is about."""
         self.query_fails: BaseException | None = None
+        self.hang_queries = False
         self.dedupes_by_place = False
         self.forgets: list[tuple[FencingToken, int]] = []
         """(token, index below which) of every time it was to give up what it keeps."""
@@ -258,6 +259,8 @@ class QueryableResource(GatedResource):
     async def query(self, attempt: Attempt) -> Answered:
         await self._travel(False)
         self.asked.append((attempt.operation_id, attempt.number))
+        if self.hang_queries:
+            await asyncio.get_running_loop().create_future()
         self.look(attempt)
         if self.query_fails is not None:
             raise self.query_fails

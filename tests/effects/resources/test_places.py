@@ -80,12 +80,14 @@ async def test_a_file_resource_forgets(tmp_path: Path) -> None:
 
 
 @pytest.mark.servers
+@pytest.mark.endure
 async def test_an_s3_resource_forgets(s3: S3Server) -> None:
     subject = S3Subject(s3)
     await forgets(subject, subject.node(kept=KEPT, batch_limit=KEPT))
 
 
 @pytest.mark.servers
+@pytest.mark.endure
 async def test_a_postgres_resource_with_ordered_lanes_forgets(postgres: PostgresServer) -> None:
     subject = PostgresSubject(postgres, Dedupe.ORDERED_LANE)
     await forgets(subject, subject.node(lane_results=KEPT, batch_limit=KEPT))
@@ -102,6 +104,7 @@ async def test_a_sqlite_resource_keeps_everything(tmp_path: Path) -> None:
 
 
 @pytest.mark.servers
+@pytest.mark.endure
 async def test_a_postgres_resource_with_a_table_keeps_everything(postgres: PostgresServer) -> None:
     subject = PostgresSubject(postgres, Dedupe.TABLE)
     await keeps(subject, subject.node())

@@ -85,6 +85,7 @@ FAULTS: list[tuple[Callable[[Path], Awaitable[None]], Any, str, str]] = [
 ]
 
 
+@pytest.mark.endure
 @pytest.mark.parametrize("check", sorted({fault[0] for fault in FAULTS} | {asked_without_a_claim}, key=str))
 async def test_without_a_fault_nothing_is_found(check: Callable[[Path], Awaitable[None]], tmp_path: Path) -> None:
     await check(tmp_path)

@@ -120,11 +120,13 @@ async def test_postgres(postgres: PostgresServer) -> None:
 
 
 @pytest.mark.servers
+@pytest.mark.endure
 async def test_postgres_fence(postgres: PostgresServer) -> None:
     await check_fence_and_incarnation(PostgresSubject(postgres, Dedupe.TABLE))
 
 
 @pytest.mark.servers
+@pytest.mark.endure
 async def test_postgres_lanes_keep_what_their_marks_say(postgres: PostgresServer) -> None:
     subject = PostgresSubject(postgres, Dedupe.ORDERED_LANE)
     async with claimed(subject.node()) as (resource,):
