@@ -139,6 +139,10 @@ class PostgresConnection:
             "idle_in_transaction_session_timeout": bounds.idle_ns // 1_000_000,
             # A peer that takes nothing in: a result too large for the socket must not hold the fence either.
             "tcp_user_timeout": (bounds.statement_ns + bounds.idle_ns) // 1_000_000,
+            # A whole machine that stands still in the middle of a request, of which the server awaits the rest.
+            "tcp_keepalives_idle": max(1, bounds.idle_ns // 1_000_000_000),
+            "tcp_keepalives_interval": 1,
+            "tcp_keepalives_count": 3,
             "TimeZone": "'UTC'",
             "DateStyle": "'ISO'",
             "IntervalStyle": "'iso_8601'",

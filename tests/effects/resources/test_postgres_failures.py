@@ -159,6 +159,16 @@ async def test_a_connection_lost_at_commit_is_unknown_and_the_repeat_decides(
         await resource.close()
 
 
+async def test_the_server_asks_after_a_machine_that_says_nothing(postgres: PostgresServer) -> None:
+    """In the middle of a request no bound of a statement or a transaction ends the wait for its rest."""
+    resource = PostgresSubject(postgres).node(bounds=PostgresBounds(idle_ns=5_000 * MS))
+    await resource.open()
+    connection = resource._connection._connection
+    found = [await connection.fetchval(f"SHOW tcp_keepalives_{each}") for each in ("idle", "interval", "count")]
+    await resource.close()
+    assert found == ["5", "1", "3"]
+
+
 async def test_a_connection_lost_before_commit_is_certainly_not_applied(postgres: PostgresServer) -> None:
     subject = PostgresSubject(postgres)
     async with way_to(postgres.port) as way:
