@@ -7,6 +7,7 @@ import json
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -224,7 +225,10 @@ async def modes_of(node: ComposedNode, configuration: NodeConfiguration, tmp_pat
 
 
 async def test_what_has_ended_is_forgotten_as_the_file_says_and_status_and_metrics_show_it(tmp_path: Path) -> None:
-    configuration = configured(tmp_path, more='[outbox]\nretention = "200ms"\nretention_count = 5\n')
+    configuration = configured(tmp_path, more='[outbox]\nretention = "10m"\nretention_count = 5\n')
+    assert configuration.outbox.retention_ns == 600_000_000_000
+    # Nobody waits for ten minutes, which is the least that a file may say.
+    configuration = replace(configuration, outbox=replace(configuration.outbox, retention_ns=200_000_000))
     node = ComposedNode(configuration)
     with capture_logs():
         try:

@@ -13,6 +13,7 @@ from fencepost.cli.local_cluster import LocalCluster
 from fencepost.raft.core.errors import FencepostError, Outcome
 from fencepost.raft.outbox.codec import Command
 from fencepost.raft.ports import Wait
+from fencepost.transport.client import Client
 
 from .support import audit, credit
 
@@ -43,12 +44,11 @@ class Caller:
                 result = error
         self.ended[name] = (result, time.monotonic() - self.began)
 
-    async def submit(self, command: Command) -> None:
-        async with self._cluster.client() as client:
-            try:
-                result: Any = await client.submit(command, wait=Wait.COMMITTED, timeout_s=CALL_S)
-            except FencepostError as error:
-                result = error
+    async def submit(self, client: Client, command: Command) -> None:
+        try:
+            result: Any = await client.submit(command, wait=Wait.COMMITTED, timeout_s=CALL_S)
+        except FencepostError as error:
+            result = error
         self.ended[command.operation_id] = (result, time.monotonic() - self.began)
 
 
@@ -60,14 +60,13 @@ async def test_a_leader_without_followers_answers_no_read_and_leaves_nobody_wait
     first = await cluster.ready()
     node = first["node_id"]
     others = [other for other in cluster.nodes if other != node]
-    async with cluster.client() as client:
-        await client.submit(credit("x"))
-    # Everybody knows x, and what was asked now would be answered at once.
-    cluster.freeze(*others)
-    caller = Caller(cluster, node)
-    async with asyncio.TaskGroup() as group:
-        for number in range(5):
-            group.create_task(caller.submit(credit(f"pending-{number}")))
+    async with cluster.client() as connected, asyncio.TaskGroup() as group:
+        await connected.submit(credit("x"))
+        # Everybody knows x, and what was asked now would be answered at once.
+        cluster.freeze(*others)
+        caller = Caller(cluster, node)
+        for number in range(5):  # On a connection that there is: they are in the log before it knows.
+            group.create_task(caller.submit(connected, credit(f"pending-{number}")))
         for name, consistency in (("default", {}), ("asked", {"consistency": "linearizable"})):
             group.create_task(caller.ask(name, "command.get", {"id": "x", **consistency}))
         group.create_task(caller.ask("list", "member.list", {}))

@@ -46,8 +46,8 @@ def missing(reference: str) -> str | None:
     path = ROOT / file
     if not path.is_file():
         return f"{reference}: no such file"
-    # A conformance suite is a contract.py beside the test files that run it.
-    if not Path(file).name.startswith("test_") and Path(file).name != "contract.py":
+    # A conformance suite is a contract.py, or the like, beside the test files that run it.
+    if not Path(file).name.startswith("test_") and not Path(file).name.endswith("contract.py"):
         return f"{reference}: not a test file"
     if name and (name not in names_in(path) or not name.split("::")[-1].startswith(("test_", "Test"))):
         return f"{reference}: no such test in {file}"

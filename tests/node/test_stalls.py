@@ -192,10 +192,7 @@ def _connection(world: World, node: Any) -> None:
 
 
 def _execution(world: World, node: Any) -> None:
-    async def short(*_: object) -> list[Any]:
-        return []
-
-    node.resource.inner.execute = short
+    node.effects._tenure._seats["ledger"].dispatcher._executed = _raise
 
 
 def _outcome_sink(world: World, node: Any) -> None:
