@@ -60,6 +60,7 @@ async def kill_and_restart(cluster: LocalCluster, after: int, *, leader: bool) -
 
 
 @pytest.mark.servers
+@pytest.mark.endure
 async def test_deliveries_once_and_lanes_in_order_while_nodes_are_killed(tmp_path: Path, data_folder: Path) -> None:
     rows = [json.loads(line) for line in (data_folder / "webhooks.jsonl").read_text().splitlines()]
     many = [{**row, "delivery": f"{row['delivery']}-{copy}"} for copy in range(COPIES) for row in rows]

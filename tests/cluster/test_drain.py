@@ -82,6 +82,7 @@ class Watched(NamedTuple):
         return self._replace(leader=now["node_id"], term=now["term"])
 
 
+@pytest.mark.endure
 async def test_handed_over_by_command_and_by_a_rolling_restart_under_load_s08_s58(
     make_cluster: Callable[..., LocalCluster],
 ) -> None:

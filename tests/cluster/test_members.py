@@ -43,6 +43,7 @@ def logged(cluster: LocalCluster, node: str, event: str) -> list[dict[str, Any]]
     return [line for line in cluster.log_lines(node) if line.get("event") == event]
 
 
+@pytest.mark.endure
 async def test_members_come_and_go_under_load_s28_s57(make_cluster: Callable[..., LocalCluster]) -> None:
     cluster = make_cluster(definitions=FAST + SMALL + LEDGER)
     cluster.start()

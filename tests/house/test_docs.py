@@ -14,6 +14,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -168,8 +169,16 @@ def free_distance(ports: set[int]) -> int:
     raise AssertionError(f"no room to move {sorted(ports)} to")
 
 
+LONG = {"docs/disaster.md", "docs/operations.md"}
+"""They start clusters again and again."""
+
+
+def _page(page: Path) -> Any:
+    return pytest.param(page, marks=[pytest.mark.endure] if page_id(page) in LONG else [])
+
+
 @pytest.mark.servers
-@pytest.mark.parametrize("page", [page for page in PAGES if any(map(runs, blocks(page, ROOT)))], ids=page_id)
+@pytest.mark.parametrize("page", [_page(page) for page in PAGES if any(map(runs, blocks(page, ROOT)))], ids=page_id)
 def test_the_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
     script = Script(page, tmp_path)
     ran = 0

@@ -9,12 +9,12 @@ from .wilder import Wilder
 from .world import World
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(12))
 def test_a_random_life_of_three_nodes(seed: int) -> None:
     Chaos(seed).run()
 
 
-@pytest.mark.parametrize("seed", range(1000, 1008))
+@pytest.mark.parametrize("seed", range(1000, 1004))
 def test_a_random_life_of_five_nodes(seed: int) -> None:
     Chaos(seed, nodes=5).run()
 
@@ -59,7 +59,7 @@ def test_the_lives_are_wild_enough() -> None:
     assert min(seen.values()) > 5, seen
 
 
-@pytest.mark.parametrize("seed", range(3006, 3012))
+@pytest.mark.parametrize("seed", range(3006, 3009))
 def test_a_random_life_of_a_cluster_that_changes(seed: int) -> None:
     Wilder(seed).run()
 

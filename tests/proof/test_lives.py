@@ -40,7 +40,7 @@ def test_a_seed_is_the_same_run_in_another_process_with_other_hashes() -> None:
     assert digests("1") == digests("2") != ""
 
 
-@pytest.mark.parametrize("seed", range(1, 9))
+@pytest.mark.parametrize("seed", range(1, 4))
 def test_seeds(seed: int) -> None:
     result, _ = run_plan(plan_of(seed, SHORT))
     assert result.failure is None, result.failure and result.failure.text
@@ -48,6 +48,7 @@ def test_seeds(seed: int) -> None:
     assert result.operations
 
 
+@pytest.mark.endure
 @pytest.mark.parametrize("name", sorted(HARD_STATES))
 def test_every_beginning_is_one_that_a_cluster_gets_out_of(name: str) -> None:
     plan = plan_of(11, BRIEF)._replace(hard_state=name, faults=())
