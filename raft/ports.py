@@ -255,8 +255,8 @@ class AttemptOutcome(NamedTuple):
     error: str
     """Why not, for a person; empty when SUCCEEDED."""
     replayed: bool
-    """The resource had already applied this operation and gave its first result; of FAILED, that the first attempt ended
-    so, and no other was applied."""
+    """The resource had already applied this operation and gave its first result. Of FAILED: the first attempt ended so,
+    and no other was applied."""
     pause_ns: int = 0
     """What the other side asked for before the next attempt (Retry-After), nanoseconds; 0 for nothing."""
 
