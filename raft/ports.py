@@ -208,7 +208,7 @@ class Guarantee(StrEnum):
 
     FENCED = "fenced"
     """Checks token and operation id atomically with the effect. So a refusal says that no earlier attempt was applied
-    either; where it does not, the resource has an attribute ``refusal_tells`` that is False."""
+    either; where it does not, ``Resource.refusal_tells`` is False."""
     KEYED = "keyed"
     """Dedupes by operation id within a window; does not check the token."""
     NAKED = "naked"
@@ -255,7 +255,8 @@ class AttemptOutcome(NamedTuple):
     error: str
     """Why not, for a person; empty when SUCCEEDED."""
     replayed: bool
-    """The resource had already applied this operation and gave its first result."""
+    """The resource had already applied this operation and gave its first result. Of FAILED: the first attempt ended so,
+    and no other was applied."""
     pause_ns: int = 0
     """What the other side asked for before the next attempt (Retry-After), nanoseconds; 0 for nothing."""
 
@@ -301,6 +302,11 @@ class Resource(Protocol):
         """Whether it does not keep for ever by its id what it has applied, so that an old operation is told from a new
         one by its place alone (concepts: The fencing token). A command that is redriven has a new
         place: whether it was applied at the old one must be known before."""
+
+    @property
+    def refusal_tells(self) -> bool:
+        """Whether it looks first whether an operation was applied, so that a refusal says of every earlier attempt that
+        it was not. A handler may refuse without a look, and an API at its door."""
 
     @property
     def guarantee(self) -> Guarantee:

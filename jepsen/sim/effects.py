@@ -61,6 +61,7 @@ class ResourceClient:
 
     kind = "memory"
     dedupes_by_place = False
+    refusal_tells = True
 
     def __init__(
         self, outside: OutsideResource, process: Process, thread: SimLoop, node: str, boot: int, chance: Random

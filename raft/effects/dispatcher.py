@@ -256,7 +256,7 @@ class Dispatcher:
                 randomness=self._randomness,
                 suspended=self._suspended,
                 unheard=batch.unheard or self._may_be_missing(operation, outcome),
-                refusal_tells=self._refusal_tells,
+                refusal_tells=self._resource.refusal_tells,
             )
             for operation, attempt, outcome in zip(batch.operations, batch.attempts, batch.outcomes, strict=True)
         ]
@@ -273,18 +273,13 @@ class Dispatcher:
             # before the outcomes are committed. After a crash the resource recognises them.
             self._release_lanes(batch)
 
-    @property
-    def _refusal_tells(self) -> bool:
-        """Whether the resource looks first whether an operation was applied. A handler may refuse without a look."""
-        return bool(getattr(self._resource, "refusal_tells", True))
-
     def _may_be_missing(self, operation: Operation, outcome: AttemptOutcome) -> bool:
         """Whether an attempt of an earlier leader may have been applied that is not on record, and about which this
         outcome says nothing: at a fenced resource effects run beside their dispatch, which may be lost. What the
         resource has refused once, behind the claim of this leader, it had not applied."""
         if operation.term == self._authority.token.term or self._resource.guarantee is not Guarantee.FENCED:
             return False
-        if outcome.status == AttemptStatus.RETRY and self._refusal_tells:
+        if outcome.status == AttemptStatus.RETRY and self._resource.refusal_tells:
             self._refused.add(operation.index)
         on_record = waits_for_its_dispatch(operation) and not operation.lost
         return not on_record and operation.index not in self._refused

@@ -121,17 +121,21 @@ def judge(
     ``suspended``: nothing starts there before the resource is claimed anew, so no pause is needed. ``unheard``:
     what was not attempted, or refused, may have been applied after all; the resource recognises it.
     ``refusal_tells``: of a fenced resource, whether its refusals say that no earlier attempt was applied.
+    A failure that is ``replayed`` is what the first attempt ended with.
     """
-    status, result, error, _, pause_ns = outcome
+    status, result, error, replayed, pause_ns = outcome
     if status == AttemptStatus.SUCCEEDED:
         return OutcomeRow(operation.index, attempt, Verdict.SUCCEEDED, result, "", 0)
     # What a handler raises may quote names that are no text (lone surrogates), which no entry can hold.
     error = error[:ERROR_CHARACTERS_MAX].encode(errors="backslashreplace").decode()
     verdict = Verdict.RETRY
+    # Where the other side only knows keys, a refusal says nothing about an earlier attempt without an answer.
+    tells = replayed or (refusal_tells and guarantee is Guarantee.FENCED)
+    doubtful = (operation.unsure or unheard) and not tells
     if status == AttemptStatus.NOT_ATTEMPTED:
         verdict = Verdict.UNHEARD if unheard else Verdict.NOT_ATTEMPTED
     elif status == AttemptStatus.FAILED:
-        verdict = Verdict.FAILED
+        verdict = Verdict.IN_DOUBT if doubtful else Verdict.FAILED
     elif status == AttemptStatus.DOUBT:
         verdict = Verdict.IN_DOUBT
     elif status == AttemptStatus.UNKNOWN and guarantee is Guarantee.NAKED:
@@ -140,9 +144,6 @@ def judge(
     elif operation.failures + 1 >= policy.max_attempts:
         # No answer is no failure, however often: the last attempt, too, may have been applied, and who
         # is told that the command failed does it again under another id.
-        # Where the other side only knows keys, a refusal says nothing about an earlier attempt without an answer.
-        tells = refusal_tells and guarantee is Guarantee.FENCED
-        doubtful = (operation.unsure or unheard) and not tells
         verdict = Verdict.IN_DOUBT if status == AttemptStatus.UNKNOWN or doubtful else Verdict.DEAD
         error = f"{error} (attempt {attempt}, the limit is {policy.max_attempts} failed attempts)"
     elif status == AttemptStatus.UNKNOWN or unheard:

@@ -212,6 +212,30 @@ def test_verdicts(
     assert row.result == (b"result" if verdict is Verdict.SUCCEEDED else b"")
 
 
+@pytest.mark.parametrize("guarantee", [Guarantee.KEYED, Guarantee.FENCED])
+@pytest.mark.parametrize("tells", [True, False])
+@pytest.mark.parametrize("replayed", [True, False])
+@pytest.mark.parametrize("unsure", [True, False])
+def test_a_refusal_for_good_is_in_doubt_where_an_earlier_attempt_had_no_answer(
+    guarantee: Guarantee, tells: bool, replayed: bool, unsure: bool
+) -> None:
+    """A 403 at the door of an API says nothing about a request that it may have carried out before."""
+    judged = operation(7)
+    judged.unsure = unsure
+    row = judge(
+        judged,
+        2,
+        AttemptOutcome(AttemptStatus.FAILED, b"", "403", replayed),
+        guarantee=guarantee,
+        policy=POLICY,
+        cluster_time_ns=5000,
+        randomness=Highest(),
+        refusal_tells=tells,
+    )
+    certain = not unsure or replayed or (tells and guarantee is Guarantee.FENCED)
+    assert row.verdict == (Verdict.FAILED if certain else Verdict.IN_DOUBT)
+
+
 @pytest.mark.parametrize(("asked", "pause"), [(0, 100), (50, 100), (700, 700)])
 def test_a_pause_that_the_other_side_asks_for_is_kept(asked: int, pause: int) -> None:
     row = judge(

@@ -122,7 +122,7 @@ def test_a_refusal_at_the_door_says_nothing_about_one_that_is_not_on_record(tell
     """A handler that meets a 503 has not looked whether its key is known. A ledger has, and would have said so."""
     with World(ResourceSpec(policy=RetryPolicy(max_attempts=3, backoff_ns=S, backoff_max_ns=S))) as world:
         for node in world.up():
-            node.resource.refusal_tells = tells  # type: ignore[attr-defined]
+            node.resource.refusal_tells = tells
         new = lost_beside_its_dispatch(world)
         new.resource.executes_fail = None
 

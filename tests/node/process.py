@@ -188,6 +188,7 @@ class GatedResource:
         self.query_fails: BaseException | None = None
         self.hang_queries = False
         self.dedupes_by_place = False
+        self.refusal_tells = True
         self.forgets: list[tuple[FencingToken, int]] = []
         """(token, index below which) of every time it was to give up what it keeps."""
         self.forget_fails: BaseException | None = None

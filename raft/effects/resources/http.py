@@ -224,7 +224,7 @@ class HttpResource:
             if answer.applied:
                 return AttemptOutcome(AttemptStatus.SUCCEEDED, answer.result, "", True)
             if answer.applied is False:
-                return failed(f"{why}, and says that it was not applied")
+                return failed(f"{why}, and says that it was not applied", replayed=True)
         return AttemptOutcome(AttemptStatus.DOUBT, b"", why, False)
 
     async def _settled_by_asking(

@@ -41,9 +41,9 @@ def outcome_of(reply: Reply, body_bytes_max: int, now_ns: int) -> AttemptOutcome
     if status == 409:
         return AttemptOutcome(AttemptStatus.UNKNOWN, b"", f"under way under the same key: {why}", False, pause_ns)
     if status == 422:
-        return failed(f"refused, or its key was used for another request: {why}")
+        return failed(f"refused, or its key was used for another request: {why}", replayed=is_replay(reply.headers))
     if 400 <= status < 500:
-        return failed(why)
+        return failed(why, replayed=is_replay(reply.headers))
     if 300 <= status < 400:
         return AttemptOutcome(AttemptStatus.UNKNOWN, b"", f"redirects are not followed: {why}", False)
     return AttemptOutcome(AttemptStatus.UNKNOWN, b"", why, False, pause_ns)

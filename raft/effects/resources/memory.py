@@ -53,6 +53,7 @@ class FakeResource:
 
     kind = "memory"
     dedupes_by_place = False
+    refusal_tells = True
 
     def __init__(
         self,

@@ -25,8 +25,9 @@ def succeeded(result: bytes) -> AttemptOutcome:
     return AttemptOutcome(AttemptStatus.SUCCEEDED, result, "", False)
 
 
-def failed(error: Exception | str) -> AttemptOutcome:
-    return AttemptOutcome(AttemptStatus.FAILED, b"", str(error), False)
+def failed(error: Exception | str, *, replayed: bool = False) -> AttemptOutcome:
+    """``replayed``: it is what the first attempt ended with, and not said of this one alone."""
+    return AttemptOutcome(AttemptStatus.FAILED, b"", str(error), replayed)
 
 
 def again(error: Exception | str) -> AttemptOutcome:

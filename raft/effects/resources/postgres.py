@@ -75,6 +75,7 @@ class PostgresResource:
     """
 
     kind: ClassVar[str] = "postgres"
+    refusal_tells: ClassVar[bool] = True
 
     def __init__(
         self,

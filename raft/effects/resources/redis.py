@@ -46,6 +46,7 @@ class RedisResource:
     """
 
     kind: ClassVar[str] = "redis"
+    refusal_tells: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -60,6 +60,7 @@ class S3Resource:
     guarantee: ClassVar[Guarantee] = Guarantee.FENCED
     absence_is_final: ClassVar[bool] = True
     dedupes_by_place: ClassVar[bool] = True
+    refusal_tells: ClassVar[bool] = True
 
     def __init__(
         self,

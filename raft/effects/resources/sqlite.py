@@ -68,6 +68,7 @@ class SqliteResource:
     kind: ClassVar[str] = "sqlite"
     absence_is_final: ClassVar[bool] = True
     dedupes_by_place: ClassVar[bool] = False
+    refusal_tells: ClassVar[bool] = True
 
     def __init__(
         self,

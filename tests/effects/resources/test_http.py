@@ -201,7 +201,8 @@ async def test_an_api_that_can_be_asked_settles_it(
     resource = await open_http(ASKING)
     await run(resource, {"do": do, "cents": 1})
     again = await run(resource, {"do": do, "cents": 1}, age_ns=SECOND)
-    assert (again.status, again.replayed) == (expected, expected is SUCCEEDED)
+    # Either is what became of the first attempt, and so of the operation.
+    assert (again.status, again.replayed) == (expected, True)
 
 
 async def test_equal_errors_in_a_row_are_one_that_is_kept(open_http: Open) -> None:
