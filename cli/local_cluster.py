@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 import uuid
+import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -148,6 +149,7 @@ class LocalCluster:
         self.nodes = tuple(nodes)
         self.cluster_id = cluster_id or f"c-{uuid.uuid4().hex[:12]}"
         self._reserved = contextlib.ExitStack()
+        weakref.finalize(self, self._reserved.close)
         self.peers = free_peer_addresses(self.nodes, reserved=self._reserved)
         self.endpoints = {node: client_address(peer) for node, peer in self.peers.items()}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -168,7 +170,6 @@ class LocalCluster:
     ) -> None:
         self.kill_all()
         await self._questions.close()
-        self._reserved.close()
 
     def prepare(self, node: str, *, incarnation: int = 1) -> str:
         """Write the file of one more node, which waits to be added once it is started: its peer address."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,8 +111,9 @@ class Embedded:
     def __init__(self, folder: Path, *names: str, make: Make | None = None, **settings: Any) -> None:
         self.folder = folder
         self.names = names or ("n1",)
-        self._reserved = contextlib.ExitStack()
-        self.peers = free_peer_addresses(self.names, reserved=self._reserved)
+        reserved = contextlib.ExitStack()
+        self.peers = free_peer_addresses(self.names, reserved=reserved)
+        weakref.finalize(self, reserved.close)
         self.settings = {"heartbeat_s": 0.05, "election_timeout_s": 0.3, **settings}
         self.retention = Retention()
         self.machines: dict[str, Counters] = {}
@@ -179,4 +181,3 @@ class Embedded:
     async def __aexit__(self, *_: object) -> None:
         for node in self.nodes.values():
             await node.close(hand_over=False)
-        self._reserved.close()
