@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 import uuid
+import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -76,13 +77,19 @@ def _source() -> str:
     return str(Path(front_door).absolute().parents[1])
 
 
-def free_peer_addresses(nodes: Sequence[str], randomness: random.Random | None = None) -> dict[str, str]:
-    """Loopback addresses by node id. Of each, the port and the client port that belongs to it are free."""
+def free_peer_addresses(
+    nodes: Sequence[str], randomness: random.Random | None = None, *, reserved: contextlib.ExitStack | None = None
+) -> dict[str, str]:
+    """Loopback addresses by node id. Of each, the port and the client port that belongs to it are free.
+
+    Until ``reserved`` closes they are this caller's: whoever else looks here for free ones, in whatever process, passes
+    them by, and only a server that is told to use them listens there.
+    """
     candidates = (randomness or random.SystemRandom()).sample(_PORTS, len(_PORTS))
     found: dict[str, str] = {}
     with contextlib.ExitStack() as held:
         for node in nodes:
-            while not _hold(held, port := candidates.pop()):
+            while not _hold(reserved or held, port := candidates.pop()):
                 if not candidates:
                     raise ConfigurationError("no free ports on 127.0.0.1")
             found[node] = f"127.0.0.1:{port}"
@@ -94,11 +101,12 @@ def _hold(held: contextlib.ExitStack, port: int) -> bool:
     with contextlib.ExitStack() as trial:
         for each in (port, port + CLIENT_PORT_OFFSET):
             listener = trial.enter_context(socket.socket())
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                listener.bind(("127.0.0.1", each))
+                listener.bind(("127.0.0.1", each))  # Alone: fails beside any other socket there.
             except OSError:
                 return False
+            # From now on a server can bind the port too, since nobody listens here and both allow it (socket(7)).
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.push(trial.pop_all())
     return True
 
@@ -140,7 +148,9 @@ class LocalCluster:
         self.folder = folder
         self.nodes = tuple(nodes)
         self.cluster_id = cluster_id or f"c-{uuid.uuid4().hex[:12]}"
-        self.peers = free_peer_addresses(self.nodes)
+        self._reserved = contextlib.ExitStack()
+        weakref.finalize(self, self._reserved.close)
+        self.peers = free_peer_addresses(self.nodes, reserved=self._reserved)
         self.endpoints = {node: client_address(peer) for node, peer in self.peers.items()}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         """The latest process of each node that was started, running or ended."""
@@ -163,9 +173,7 @@ class LocalCluster:
 
     def prepare(self, node: str, *, incarnation: int = 1) -> str:
         """Write the file of one more node, which waits to be added once it is started: its peer address."""
-        taken = set(self.peers.values())
-        while (peer := free_peer_addresses([node])[node]) in taken:
-            pass
+        peer = free_peer_addresses([node], reserved=self._reserved)[node]
         own = node_tables(
             self.cluster_id, node, peer, client_address(peer), self.peers, join=True, incarnation=incarnation
         )
@@ -193,6 +201,11 @@ class LocalCluster:
                     # A group of its own: Ctrl-C in a terminal is for whoever runs the cluster.
                     process_group=0,
                 )
+
+    def last_line(self, node: str) -> str:
+        """Of the node's log; empty if it has none."""
+        lines = self.log_path(node).read_text(encoding="utf-8", errors="replace").splitlines()
+        return lines[-1] if lines else ""
 
     def signal(self, number: signal.Signals, *nodes: str) -> None:
         for node in nodes:

@@ -153,6 +153,11 @@ async def _opening(stage: Stage) -> Status:
         "into a SQLite database that stands for whatever you want to protect."
     )
     status = await stage.elected(first_effect=False)
+    if gone := [node for node in stage.cluster.nodes if node not in stage.cluster.running()]:
+        # The others would go on without it, and what is shown next might need it.
+        raise CheckFailed(
+            f"{', '.join(gone)} has ended by itself: {stage.cluster.last_line(gone[0])}", next_step="run it again"
+        )
     tell.fact(
         f"{status['node_id']} leads in term {status['term']}; it has shown the ledger its token "
         f"{token_text(status['resources'][RESOURCE]['token'])}, and the ledger takes no lower one from now on"

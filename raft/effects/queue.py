@@ -114,6 +114,10 @@ class DispatchQueue:
         """A dead letter is none any more, and has a new place: behind everything that is here."""
         if operation.lane in self._dead:
             self._unblock(operation)
+        lane = self._lanes.get(operation.lane)
+        if lane is not None and any(each is operation for each in lane):
+            # It has died behind a head that stands, and is still where it was.
+            self._lanes[operation.lane] = deque(each for each in lane if each is not operation)
         if operation.lane in self._standing:
             self._standing.discard(operation.lane)
             self._enter_lane(operation.lane)

@@ -87,6 +87,26 @@ def test_s52_a_run_stops_at_what_has_to_wait_or_cannot_start() -> None:
     assert taken(queue) == [2]
 
 
+@pytest.mark.parametrize("dead_blocks", [True, False])
+def test_s52_what_died_behind_a_head_that_stands_is_redriven_behind_everything(dead_blocks: bool) -> None:
+    """It was in doubt together with the head, and is still where it stood when it gets its new place."""
+    queue = DispatchQueue(frozenset({"credit"}), dead_blocks=dead_blocks)
+    head, letter, last = (operation(index, "k") for index in (1, 2, 3))
+    head.state = letter.state = OperationState.IN_DOUBT
+    for each in (head, letter, last):
+        queue.offer(each)
+    letter.state = OperationState.DEAD
+    queue.changed(letter)
+    letter.state, letter.place = OperationState.COMMITTED, 10
+    queue.redriven(letter)
+    assert taken(queue) == []
+    head.state = OperationState.SUCCEEDED
+    queue.changed(head)
+    assert taken(queue) == [3, 2]
+    queue.release_lane("k", [])
+    assert taken(queue) == []
+
+
 @pytest.mark.parametrize("seed", range(80))
 def test_random_use_against_a_model(seed: int) -> None:
     """Nothing is lost, nothing twice under way, lanes in order and one at a time."""

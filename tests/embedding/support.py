@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,7 +111,9 @@ class Embedded:
     def __init__(self, folder: Path, *names: str, make: Make | None = None, **settings: Any) -> None:
         self.folder = folder
         self.names = names or ("n1",)
-        self.peers = free_peer_addresses(self.names)
+        reserved = contextlib.ExitStack()
+        self.peers = free_peer_addresses(self.names, reserved=reserved)
+        weakref.finalize(self, reserved.close)
         self.settings = {"heartbeat_s": 0.05, "election_timeout_s": 0.3, **settings}
         self.retention = Retention()
         self.machines: dict[str, Counters] = {}

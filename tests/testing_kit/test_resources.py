@@ -56,7 +56,7 @@ def test_file(tmp_path: Path) -> None:
 @pytest.mark.endure
 @pytest.mark.parametrize("dedupe", list(Dedupe))
 def test_postgres(postgres: PostgresServer, dedupe: Dedupe) -> None:
-    shown_to_be_fenced(lambda: PostgresWorld(postgres, dedupe), MANY)
+    shown_to_be_fenced(lambda: PostgresWorld(postgres, dedupe), 20)
 
 
 @pytest.mark.servers

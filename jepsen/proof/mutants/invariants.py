@@ -91,7 +91,7 @@ MUTANTS = (
         LaneOrder.called,
         "if last is not None and attempt.index <= last[0]:",
         "if False:",
-        "a lane goes on before its head's failure is known",
+        "a failed head goes behind its lane",
     ),
     _mutant(
         MarkDurable,
