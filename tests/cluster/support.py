@@ -183,7 +183,8 @@ def _state(cluster: LocalCluster, node: str, committed: list[Entry]) -> OutboxMa
         applier.adopt(applier.prepare(store.contents(snapshot)), snapshot.last_index)
         rest = [entry for entry in committed if entry.index > snapshot.last_index]
         assert [entry.index for entry in rest[:1]] in ([], [snapshot.last_index + 1])
-        applier.apply(rest)
+        if rest:  # Else the snapshot is of the very last entry.
+            applier.apply(rest)
         return machine
     finally:
         directory.close()
