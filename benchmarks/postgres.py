@@ -80,4 +80,4 @@ def _wait(programs: Path, port: int, process: subprocess.Popen[bytes], log: Path
     while subprocess.run([str(programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)]).returncode:
         if process.poll() is not None or time.monotonic() > deadline:
             raise RuntimeError(f"PostgreSQL does not answer:\n{log.read_text(errors='replace')[-2000:]}")
-        time.sleep(0.1)
+        time.sleep(0.1)  # Another process gives no event that could be awaited.

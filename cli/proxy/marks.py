@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ...raft.core.errors import ConfigurationError, FencepostError, OperationIdReused
+from ...raft.core.errors import ConfigurationError, FenceError, FencepostError, OperationIdReused
 from ...raft.core.token import FencingToken
 from ...raft.effects.modes import FenceMode
 from ...raft.effects.resources.ledger import StoredFence, check_fence
@@ -311,7 +311,7 @@ class Marks:
         known = stored or StoredFence(self._resource, self._cluster, FencingToken(0, 0), "")
         try:
             rises = check_fence(self._resource, known, bearer.cluster, bearer.token, bearer.holder)
-        except Exception:
+        except FenceError:
             if strictly or bearer.cluster != self._cluster:
                 raise
             self._connection.execute("UPDATE proxy SET would_reject = would_reject + 1")

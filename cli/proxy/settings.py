@@ -20,6 +20,7 @@ class ProxySettings:
 
     listen: str = setting("listen", ADDRESS, "host:port on which requests are taken")
     upstream: str = setting("upstream", TEXT, "https://host/path of the API; every path is added to it")
+    # A field specifier, and no value that instances would share.
     fence: Path = setting("fence", PATH, "the SQLite file of fence and operations; belongs to the API")  # noqa: RUF009
     cluster: str = setting("cluster", NAME, "the id of the only cluster whose tokens are compared")
     resource: str = setting("resource", NAME, "a name for the API, for what is logged and answered", default="api")

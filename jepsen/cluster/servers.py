@@ -47,7 +47,7 @@ class Server:
 
     async def start(self) -> None:
         with (self.folder / f"{self.name}.log").open("ab") as log:
-            self.process = subprocess.Popen(  # noqa: ASYNC220
+            self.process = subprocess.Popen(  # noqa: ASYNC220 - starts, and is not waited for
                 self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0, env=_environment()
             )
         await until(self._answers, within_s=STARTS_WITHIN_S, what=f"a start of {self.name}")

@@ -189,6 +189,7 @@ def _watch(world: World, name: str, seen: Storm, began_ns: int) -> None:
         arrivals.append(Arrival(world.now_ns - began_ns, request.kind, request.node))
         arrive(request)
 
+    # Every call passes here, whatever becomes of it.
     outside.arrive = counted  # type: ignore[method-assign]
 
 
