@@ -229,13 +229,15 @@ async def fencepost(*arguments: str, cwd: Path | None = None, within_s: float = 
     return Ran(process.returncode, stdout.decode(), stderr.decode())
 
 
-async def start_fencepost(*arguments: str, cwd: Path | None = None) -> asyncio.subprocess.Process:
+async def start_fencepost(
+    *arguments: str, cwd: Path | None = None, stdin: int = asyncio.subprocess.DEVNULL
+) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         *node_command(),
         *arguments,
         cwd=cwd,
         env=environment(),
-        stdin=asyncio.subprocess.DEVNULL,
+        stdin=stdin,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
