@@ -263,8 +263,8 @@ _CATALOGUE: dict[str, tuple[str, str]] = {
     "WRONG_STATE": (
         "the command is not in a state in which that can be done",
         """Nothing was changed. A command that has ended cannot be cancelled; only a dead letter is redriven or
-        discarded; only a command in doubt is resolved. `fencepost command show ID --history` says what it is and how
-        it came to be that.""",
+        discarded; only what is in doubt is resolved, or a dead letter that was applied. `fencepost command show ID
+        --history` says what it is and how it came to be that.""",
     ),
     "RESULT_LOST": (
         "it was executed, and its result cannot be given",

@@ -148,7 +148,8 @@ class Client:
         self, operation_id: str, *, note: str = "", not_applied: bool = False, timeout_s: float | None = None
     ) -> dict[str, Any]:
         """Have a dead letter tried again, under its id and at a new place in its lane. ``not_applied`` is your word
-        that no earlier attempt took effect. Raises what :meth:`cancel` does."""
+        that no earlier attempt took effect. Where its resource says that it was applied, ``did`` is ``resolved`` and
+        its state ``succeeded``. Raises what :meth:`cancel` does."""
         parameters = {"id": operation_id, "note": note, "not_applied": not_applied}
         return await self._wish("redrive", parameters, timeout_s)
 
@@ -156,7 +157,7 @@ class Client:
         self, operation_id: str, outcome: str, *, note: str, result: str = "", timeout_s: float | None = None
     ) -> dict[str, Any]:
         """Say what became of a command in doubt: ``outcome`` is ``done`` or ``failed``, ``note`` who looked and
-        where, ``result`` JSON of what is done. Raises what :meth:`cancel` does."""
+        where, ``result`` JSON of what is done. A dead letter can be ``done`` too. Raises what :meth:`cancel` does."""
         parameters = {"id": operation_id, "as": outcome, "note": note, "result": result}
         return await self._wish("resolve", parameters, timeout_s)
 

@@ -50,7 +50,8 @@ def cancel(operation_id: str, note: str) -> None:
     examples=("fencepost command redrive order-1001", "fencepost command redrive order-1001 --note 'bank is back'"),
     short_help="Try a dead letter again.",
     help="Try a dead letter again, under its id. Its attempts and history are kept; in its lane it takes a new place, "
-    "behind what is there. Exit code 6 when it is not dead.",
+    "behind what is there. Where its resource says that it was applied, it has succeeded, and the answer says "
+    "resolved. Exit code 6 when it is not dead.",
 )
 @click.argument("operation_id", metavar="ID")
 @_note
@@ -71,7 +72,8 @@ def redrive(operation_id: str, note: str, not_applied: bool) -> None:
     short_help="Say what became of a command in doubt.",
     help="Say what became of a command in doubt, after you have looked at the resource. done: it succeeded. failed: "
     "it certainly was not applied; it becomes a dead letter, which can be redriven or discarded. Nothing is executed. "
-    "Exit code 6 when it is not in doubt.",
+    "done can also be said of a dead letter that turns out to have been applied. "
+    "Exit code 6 when it is neither in doubt nor dead.",
 )
 @click.argument("operation_id", metavar="ID")
 @click.option("--as", "outcome", type=click.Choice(["done", "failed"]), required=True, help="What became of it.")

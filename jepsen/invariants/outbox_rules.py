@@ -228,7 +228,7 @@ class OutboxRules(Property):
                 )
             elif isinstance(made, Discard) and was.state is OperationState.DEAD:
                 then = was._replace(state=OperationState.FAILED)
-            elif isinstance(made, Resolve) and was.state is OperationState.IN_DOUBT and speaks:
+            elif isinstance(made, Resolve) and speaks and _is_open_to(made, was):
                 then = _after_resolve(made, was, over=_is_over(entry, operation))
             elif isinstance(made, Expiry) and speaks and was.state in _FREE and _is_over(entry, operation):
                 heard = was.heard_of_all(entry, fenced=_is_fenced(replay, operation))
@@ -286,6 +286,12 @@ def _after_cancel(entry: Entry, made: Cancel, operation: Operation, was: Standin
         return cancelled
     behind_the_fence = was.token is None or was.token < made.token
     return cancelled if made.absent and behind_the_fence else unwanted
+
+
+def _is_open_to(made: Resolve, was: Standing) -> bool:
+    """A dead letter may turn out to have been applied; that it was not is what is believed of it already."""
+    mistaken = was.state is OperationState.DEAD and made.finding == Finding.DONE
+    return mistaken or was.state is OperationState.IN_DOUBT
 
 
 def _after_resolve(made: Resolve, was: Standing, *, over: bool) -> Standing:

@@ -67,6 +67,8 @@ class Decisions:
         operation = operations[int(self._random() * len(operations))]
         drawn = self._random()
         if operation.state is OperationState.DEAD:
+            if drawn < 0.3 and self._was_applied(operation):
+                return "command.resolve", {"id": operation.operation_id, "as": "done", "note": "looked"}
             if drawn < 0.3:
                 return "command.discard", {"id": operation.operation_id, "note": "of no use"}
             return "command.redrive", {"id": operation.operation_id, "note": "once more"}
@@ -78,9 +80,11 @@ class Decisions:
 
     def _resolve(self, leader: SimNode, operation: Operation) -> tuple[str, dict[str, Any]] | None:
         since_ns = leader.loop.cluster_time_ns() - operation.history[-1].time_ns
-        resource = self._world.resources.get(operation.resource)
-        if resource is None or since_ns < PATIENCE_NS:
+        if operation.resource not in self._world.resources or since_ns < PATIENCE_NS:
             return None
-        known = resource.inner.store.first.get((operation.resource, operation.operation_id))
-        word = "failed" if known is None else "done"
+        word = "done" if self._was_applied(operation) else "failed"
         return "command.resolve", {"id": operation.operation_id, "as": word, "note": "looked"}
+
+    def _was_applied(self, operation: Operation) -> bool:
+        resource = self._world.resources.get(operation.resource)
+        return resource is not None and (operation.resource, operation.operation_id) in resource.inner.store.first

@@ -109,8 +109,11 @@ class CommandCalls:
                 return
             if operation.state is OperationState.DEAD and found is Found.NOT_APPLIED and earlier:
                 self._propose(call, operation, entry, "redriven")
+            elif operation.state is OperationState.DEAD and answer is not None and found is Found.APPLIED:
+                fact = (operation.attempt, tenure.token, answer.result, "asked before it was redriven")
+                self._propose(call, operation, Resolve(operation.operation_id, Finding.DONE, *fact), "resolved")
             else:
-                call.fail(_recognised_no_more(operation, found))
+                call.fail(_recognised_no_more(operation))
 
         tenure.ask(operation, heard)
 
@@ -136,8 +139,10 @@ class CommandCalls:
             raise CommandInvalid("a result is bytes, or text")
         if len(result) > PAYLOAD_BYTES_MAX or (result and finding is not Finding.DONE):
             raise CommandInvalid(f"a result is that of what is done, and at most {PAYLOAD_BYTES_MAX} bytes")
-        if operation.state is not OperationState.IN_DOUBT:
-            raise _wrong(operation, "only a command in doubt is resolved", _instead_of(operation))
+        if operation.state is OperationState.DEAD and finding is not Finding.DONE:
+            raise _wrong(operation, "it counts as not applied already", _instead_of(operation))
+        if operation.state not in (OperationState.IN_DOUBT, OperationState.DEAD):
+            raise _wrong(operation, "only what is in doubt, or a dead letter, is resolved", _instead_of(operation))
         call = self._call(parameters, reply, f"{operation.operation_id!r} is resolved")
         entry = Resolve(operation.operation_id, finding, 0, None, result, note)
         self._propose(call, operation, entry, "resolved")
@@ -236,13 +241,12 @@ def _wrong(operation: Operation, why: str, next_step: str) -> WrongState:
     return WrongState(f"command {operation.operation_id!r} is {operation.state.value}: {why}", next_step=next_step)
 
 
-def _recognised_no_more(operation: Operation, found: Found) -> WrongState:
-    known = "was applied" if found is Found.APPLIED else "may have been applied"
+def _recognised_no_more(operation: Operation) -> WrongState:
     return _wrong(
         operation,
-        f"an attempt {known} at its old place, and may not be recognised at a new one",
+        "an attempt may have been applied at its old place, and may not be recognised at a new one",
         f"look at the resource; if it was not applied:  fencepost command redrive {operation.operation_id} "
-        f"--not-applied;  if it was:  fencepost command discard {operation.operation_id} --note TEXT",
+        f"--not-applied;  if it was:  fencepost command resolve {operation.operation_id} --as done --note TEXT",
     )
 
 

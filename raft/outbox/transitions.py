@@ -12,7 +12,7 @@ and not states.
 
     COMMITTED, RETRY_WAIT > CANCELLED        somebody does not want it any more
     COMMITTED, RETRY_WAIT > DEAD             its deadline has passed
-    DEAD > COMMITTED | FAILED                redriven, or discarded
+    DEAD > COMMITTED | FAILED | SUCCEEDED    redriven, or discarded, or it was applied after all
 
 Two rules can be read off it. *Success is a fact*: it is possible from every state that is not
 final, also from COMMITTED, because a fenced effect runs beside its dispatch entry and may be

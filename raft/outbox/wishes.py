@@ -13,6 +13,7 @@ from .transitions import TRANSITIONS, Finding, Trigger
 
 _COMMITTED = OperationState.COMMITTED
 _IN_DOUBT = OperationState.IN_DOUBT
+_DEAD = OperationState.DEAD
 _FINDINGS = frozenset(int(finding) for finding in Finding)
 
 
@@ -103,7 +104,8 @@ class Wishes(Bookkeeping):
                 next_step="install the version that wrote it",
             )
         operation = self.operations.get(resolve.operation_id)
-        if operation is None or operation.state is not _IN_DOUBT:
+        mistaken = operation is not None and operation.state is _DEAD and resolve.finding == Finding.DONE
+        if operation is None or (operation.state is not _IN_DOUBT and not mistaken):
             return []
         if resolve.token is not None and not (
             self._is_current(entry, operation.resource, resolve.token) and resolve.attempt == operation.attempt

@@ -340,6 +340,38 @@ def test_what_its_resource_says_was_not_applied_is_redriven_without_a_word() -> 
         assert executed(world) == ["b", "a"]
 
 
+def test_what_its_resource_says_was_applied_is_not_redriven_and_has_succeeded() -> None:
+    with World(by_place(queryable=True)) as world:
+        leader = unsure_letter(world)
+        operation = leader.operation("a")
+        first = world.specs[0].store.first  # Somebody has done it by hand.
+        first["ledger", "a"] = first["ledger", "b"]._replace(operation_id="a", digest=operation.digest)
+        answer = world.reply(leader, "command.redrive", id="a")
+        assert (answer["did"], answer["state"]) == ("resolved", "succeeded")
+        assert (operation.state, operation.result) == (OperationState.SUCCEEDED, b'{"rows":1}')
+        world.advance(1)
+        assert executed(world) == ["b"]
+
+
+def test_s52_a_dead_letter_that_was_applied_after_all_lets_its_lane_go_on() -> None:
+    spec = ResourceSpec(effects=failing({"a": 2}), policy=POLICY, dispatch=DispatchPolicy(on_dead=OnDead.BLOCK))
+    with World(spec) as world:
+        leader = world.active_leader()
+        world.submit(leader, "a", "b", lane="k", wait=Wait.COMMITTED)
+        world.until(lambda: leader.operation("a").state is OperationState.DEAD)
+        world.advance(1)
+        assert executed(world) == []
+        denied: dict[str, Any] = {"as": "failed", "note": "looked"}
+        with pytest.raises(WrongState, match="already"):
+            world.reply(leader, "command.resolve", id="a", **denied)
+        done: dict[str, Any] = {"as": "done", "note": "by hand", "result": "7"}
+        answer = world.reply(leader, "command.resolve", id="a", **done)
+        assert (answer["did"], answer["state"]) == ("resolved", "succeeded")
+        assert leader.operation("a").result == b"7"
+        world.until(lambda: leader.operation("b").state is OperationState.SUCCEEDED)
+        assert executed(world) == ["b"]
+
+
 # -- in doubt ---------------------------------------------------------------------------------------------
 
 

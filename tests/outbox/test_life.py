@@ -353,6 +353,25 @@ def test_success_is_a_fact_also_of_a_dead_letter() -> None:
     assert script.machine.dead[RESOURCE] == {}
 
 
+def test_a_dead_letter_that_was_applied_after_all_has_succeeded_whoever_says_so() -> None:
+    for word in (Resolve("a", Finding.DONE, 0, None, b"7", "seen"), None):
+        script = leading()
+        operation = dead(script)
+        own = Resolve("a", Finding.DONE, operation.attempt, script.token, b"7", "seen")
+        for other in (
+            own._replace(attempt=operation.attempt + 1),
+            own._replace(token=FencingToken(1, 99)),
+            own._replace(finding=Finding.NOT_DONE),
+            own._replace(finding=Finding.ABSENT),
+        ):
+            assert script.write(other) == []
+        assert script.write(word or own) == [operation]
+        assert (operation.state, operation.result, operation.error) == ("succeeded", b"7", "")
+        assert operation.history[-1].note == ("resolved as done: seen" if word else "its resource says done: seen")
+        assert script.machine.dead[RESOURCE] == {}
+        assert script.write(Redrive("a", "")) == []
+
+
 @pytest.mark.parametrize("entry", [Redrive("a", ""), Discard("a", ""), Resolve("a", 0, 0, None, b"", "")])
 def test_only_dead_letters_are_redriven_and_only_what_is_in_doubt_is_resolved(
     entry: Redrive | Discard | Resolve,
