@@ -16,6 +16,7 @@ from fencepost.storage.identity import DataDirectory
 from fencepost.storage.log_store import FileLogStore
 from fencepost.storage.snapshots import FileSnapshotStore
 
+from ..damage import flipped
 from .directories import COMMITTED, START_NS, make_directory
 from .fake_cluster import FakeCluster
 from .running import error_of, run, run_json, start
@@ -57,7 +58,7 @@ def test_damage_is_named_by_file_offset_and_index(folder: Path) -> None:
 @pytest.mark.parametrize("name", ["identity", "boot", "instances", "log/manifest"])
 def test_damage_of_a_small_file_is_found_too(folder: Path, name: str) -> None:
     path = folder / "n1" / name
-    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    path.write_bytes(flipped(path.read_bytes(), -1))
     result = run("log", "verify", "n1", "-o", "json")
     assert (result.exit_code, str(path) in error_of(result)["message"]) == (8, True)
 

@@ -15,6 +15,7 @@ from fencepost.storage.backup_files import backup_contents, encode_backup_header
 from fencepost.storage.checking import check_directory
 from fencepost.storage.disk import RealDisk
 
+from ..damage import flipped
 from .directories import COMMITTED, START_NS, contents_of_entries, make_backup, make_directory, outbox_entries
 from .fake_cluster import CLUSTER, FakeCluster
 from .running import error_of, run, run_json
@@ -119,9 +120,9 @@ def test_a_snapshot_without_commands_says_so(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "code", "exit_code"),
     [
-        (lambda data: data[:-1] + b"?", "SNAPSHOT_DAMAGED", 8),
+        (lambda data: flipped(data, -1), "SNAPSHOT_DAMAGED", 8),
         (lambda data: data[:-1], "SNAPSHOT_DAMAGED", 8),
-        (lambda data: data[:40] + b"?" + data[41:], "SNAPSHOT_DAMAGED", 8),
+        (lambda data: flipped(data, 40), "SNAPSHOT_DAMAGED", 8),
         (lambda data: b"SQLite format 3\0" + data, "SNAPSHOT_FOREIGN", 2),
         (lambda data: b"", "SNAPSHOT_FOREIGN", 2),
         (lambda data: data[:8] + b"\0\7" + data[10:], "STORAGE_FORMAT_UNKNOWN", 2),

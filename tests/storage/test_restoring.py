@@ -25,6 +25,7 @@ from fencepost.storage.backup_files import BackupDraft, backup_contents, read_ba
 from fencepost.storage.disk import Disk
 from fencepost.storage.restoring import restore_directory, restored_configuration
 
+from ..damage import flipped
 from .crashes import crash_at_every_step
 from .faulty_disk import FaultyDisk
 from .saved import CONTENTS, FILE, backup_label, restore, save, saved, start, with_folder
@@ -257,7 +258,7 @@ def test_s12_a_restore_that_failed_is_completed_by_another(operation: str) -> No
 def test_a_restore_from_a_damaged_file_gives_no_directory() -> None:
     disk = saved()
     whole = disk.read(FILE)
-    disk.poke(FILE, whole[:-1] + b"?")
+    disk.poke(FILE, flipped(whole, -1))
     with pytest.raises(SnapshotDamaged):
         restore(disk)
     with pytest.raises(DirectoryUnfinished):

@@ -16,6 +16,7 @@ from fencepost.transport.codec import Hello
 from fencepost.transport.framing import FrameDecoder, encode_frame
 from fencepost.transport.handshake import hello_of_client, hello_to_peer
 
+from ..damage import flipped
 from .samples import local_node
 from .world import DEADLINE_S, FakeNode, Lines, RawClient, command, silent, unused_address
 
@@ -43,7 +44,7 @@ STRANGERS = {
     "HTTP": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
     "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     "length bomb": b"FP\x01\x01\x00\x00\x00\x00\xff\xff\xff\xff\x00\x00\x00\x00",
-    "bad checksum": HELLO[:-1] + b"\x00",
+    "bad checksum": flipped(HELLO, -1),
     "unknown type": encode_frame(99, b""),
     "deep nesting": encode_frame(1, b"\x81\xa1k" * 5_000),
     "a request before the handshake": codec.encode_call(1, "status", {}),
