@@ -9,8 +9,9 @@ import structlog
 
 from ..raft.core.configuration import Configuration
 from ..raft.core.entry import Entry, Snapshot
-from ..raft.core.events import RoleChange, TransferBegun, TransferEnded
+from ..raft.core.events import RoleChange
 from ..raft.core.step import Raft
+from ..raft.node.observers import Onlooker
 
 _LOG = structlog.get_logger("fencepost")
 
@@ -19,7 +20,7 @@ class PeersSetter(Protocol):
     def __call__(self, addresses: Mapping[str, str], *, retired: Collection[str] | None = None) -> None: ...
 
 
-class PeerAddresses:
+class PeerAddresses(Onlooker):
     """Follows the configuration (``raft.node.observers.LoopObserver``) and has the transport follow it.
 
     The membership is the cluster's and not the file's (S57). The file's addresses come first, so that a
@@ -92,12 +93,3 @@ class PeerAddresses:
     def before_turn_ends(self, now: int) -> None:
         if self._departing and len(self._departing) != len(self._raft.departing):
             self.follow()
-
-    def transfer_begun(self, transfer: TransferBegun) -> None:
-        pass
-
-    def transfer_ended(self, transfer: TransferEnded) -> None:
-        pass
-
-    def stopped(self) -> None:
-        pass

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from ...raft.core.configuration import Configuration
 from ...raft.core.entry import Entry, Snapshot
-from ...raft.core.events import Role, RoleChange, TransferBegun, TransferEnded
+from ...raft.core.events import Role, RoleChange
 from ...raft.core.token import FencingToken
 from ...raft.node.loop import RaftLoop
+from ...raft.node.observers import Onlooker
 from .values import Leadership
 
 
-class Watch:
+class Watch(Onlooker):
     """Wakes whoever waits; a waiter looks for himself what there is, so that nothing can pile up for a slow one."""
 
     def __init__(self, loop: RaftLoop, incarnation: int, event_loop: asyncio.AbstractEventLoop) -> None:
@@ -79,18 +79,6 @@ class Watch:
 
     def restored(self, snapshot: Snapshot) -> None:
         self._wake(self._for_entries)
-
-    def configuration_changed(self, configuration: Configuration) -> None:
-        pass
-
-    def transfer_begun(self, transfer: TransferBegun) -> None:
-        pass
-
-    def transfer_ended(self, transfer: TransferEnded) -> None:
-        pass
-
-    def before_turn_ends(self, now: int) -> None:
-        pass
 
     def stopped(self) -> None:
         self.ended = True

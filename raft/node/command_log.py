@@ -13,10 +13,9 @@ from typing import Any, Protocol
 
 import structlog
 
-from ..core.configuration import Configuration
-from ..core.entry import Entry, Snapshot
-from ..core.events import RoleChange, TransferBegun, TransferEnded
+from ..core.entry import Entry
 from ..outbox.operation import TERMINAL, Operation, OperationState
+from .observers import Onlooker
 
 LINES_A_TURN = 64
 """Written in one turn of the loop; what is behind them waits for the next one."""
@@ -51,7 +50,7 @@ class LoggingLoop(Protocol):
     def soon(self, callback: Callable[[], None]) -> None: ...
 
 
-class CommandLog:
+class CommandLog(Onlooker):
     """Implements ``raft.node.observers.LoopObserver``."""
 
     def __init__(self, loop: LoggingLoop, lines: Lines) -> None:
@@ -123,24 +122,6 @@ class CommandLog:
         while self._waiting:
             _write(self._waiting.popleft())
         self._tell(self._told_at + TELL_NS)
-
-    def role_changed(self, change: RoleChange) -> None:
-        pass
-
-    def restored(self, snapshot: Snapshot) -> None:
-        pass
-
-    def configuration_changed(self, configuration: Configuration) -> None:
-        pass
-
-    def transfer_begun(self, transfer: TransferBegun) -> None:
-        pass
-
-    def transfer_ended(self, transfer: TransferEnded) -> None:
-        pass
-
-    def before_turn_ends(self, now: int) -> None:
-        pass
 
 
 def line_of(operation: Operation) -> dict[str, Any]:

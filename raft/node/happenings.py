@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..core.configuration import Configuration
-from ..core.entry import Entry, Snapshot
 from ..core.events import Role, RoleChange, TransferBegun, TransferEnded
+from .observers import Onlooker
 
 HAPPENINGS_KEPT = 256
 
 
-class Happenings:
+class Happenings(Onlooker):
     """Implements ``raft.node.observers.LoopObserver``."""
 
     def __init__(self, node_id: str, time_ns: Callable[[], int], stale_refusals: Mapping[str, int]) -> None:
@@ -74,12 +74,3 @@ class Happenings:
                 if count > before:
                     self._happen("stale-refused", resource=resource, times=count - before)
             self._refusals_seen = dict(self._stale_refusals)
-
-    def applied(self, entries: list[Entry], results: list[Any]) -> None:
-        pass
-
-    def restored(self, snapshot: Snapshot) -> None:
-        pass
-
-    def stopped(self) -> None:
-        pass

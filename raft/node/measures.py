@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..core.configuration import Configuration
-from ..core.entry import Entry, EntryKind, Snapshot
-from ..core.events import Role, RoleChange, TransferBegun, TransferEnded
+from ..core.entry import Entry, EntryKind
+from ..core.events import Role, RoleChange, TransferBegun
 from ..measures import LEADERSHIP_BOUNDS_S, Seconds
 from ..outbox.codec import CANCEL, DISCARD, EXPIRY, REDRIVE, RESOLVE
 from ..outbox.machine import SubmitResult
 from ..outbox.operation import TERMINAL, Operation, OperationState
+from .observers import Onlooker
 
 if TYPE_CHECKING:
     from .loop import RaftLoop
@@ -21,7 +21,7 @@ DECISIONS = {CANCEL: "cancel", REDRIVE: "redrive", RESOLVE: "resolve", DISCARD: 
 _ENDS = TERMINAL | {OperationState.IN_DOUBT}
 
 
-class NodeMeasures:
+class NodeMeasures(Onlooker):
     """Implements ``raft.node.observers.LoopObserver``."""
 
     def __init__(self, loop: RaftLoop) -> None:
@@ -104,15 +104,3 @@ class NodeMeasures:
             left = self._loop.raft.lease_left(now)
             if left is not None and (self.least_lease_left_ns is None or left < self.least_lease_left_ns):
                 self.least_lease_left_ns = left
-
-    def restored(self, snapshot: Snapshot) -> None:
-        pass
-
-    def configuration_changed(self, configuration: Configuration) -> None:
-        pass
-
-    def transfer_ended(self, transfer: TransferEnded) -> None:
-        pass
-
-    def stopped(self) -> None:
-        pass

@@ -34,3 +34,33 @@ class LoopObserver(Protocol):
 
     def stopped(self) -> None:
         """The node has failed or is closing: give up every authority at once."""
+
+
+class Onlooker:
+    """A :class:`LoopObserver` that hears only what its class says: whatever it does not define does nothing."""
+
+    __slots__ = ()
+
+    def role_changed(self, change: RoleChange) -> None:
+        pass
+
+    def applied(self, entries: list[Entry], results: list[Any]) -> None:
+        pass
+
+    def restored(self, snapshot: Snapshot) -> None:
+        pass
+
+    def configuration_changed(self, configuration: Configuration) -> None:
+        pass
+
+    def transfer_begun(self, transfer: TransferBegun) -> None:
+        pass
+
+    def transfer_ended(self, transfer: TransferEnded) -> None:
+        pass
+
+    def before_turn_ends(self, now: int) -> None:
+        pass
+
+    def stopped(self) -> None:
+        pass

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..core.configuration import Configuration
 from ..core.entry import Entry, EntryKind, Snapshot
 from ..core.errors import CommandInvalid, FencepostError, OperationIdExpired
-from ..core.events import Role, RoleChange, TransferBegun, TransferEnded
+from ..core.events import Role, RoleChange
 from ..outbox.codec import PAYLOAD_BYTES_MAX, decode_submission, digest
 from ..outbox.machine import Expired, OutboxMachine, SubmitResult
 from ..outbox.operation import TERMINAL, Operation, OperationState
@@ -20,6 +19,7 @@ from ..ports import Answer, AnswerStatus, Connection, ProposeRequest, SubmitRequ
 from .calls import Query, SlowQuery
 from .desk import CallDesk
 from .loop import RaftLoop
+from .observers import Onlooker
 from .reads import LocalReads
 
 PENDING_MAX = 200_000
@@ -42,7 +42,7 @@ class _DoneWaiter(NamedTuple):
     replayed: bool
 
 
-class ClientService:
+class ClientService(Onlooker):
     """Turns client frames into proposals and applied entries into answers."""
 
     def __init__(
@@ -161,15 +161,6 @@ class ClientService:
             operation = self._machine.by_index.get(index)
             if operation is not None and (operation.state in TERMINAL or operation.state is OperationState.IN_DOUBT):
                 self._operation_ended(operation)
-
-    def configuration_changed(self, configuration: Configuration) -> None:
-        pass
-
-    def transfer_begun(self, transfer: TransferBegun) -> None:
-        pass
-
-    def transfer_ended(self, transfer: TransferEnded) -> None:
-        pass
 
     def before_turn_ends(self, now: int) -> None:
         if self._closed:
