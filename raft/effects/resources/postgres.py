@@ -387,11 +387,12 @@ class PostgresResource:
         marks: dict[str, LaneMark] = {}
         operation_ids = [attempt.operation_id for attempt in attempts]
         lanes = list(dict.fromkeys(attempt.lane for attempt in attempts if attempt.lane))
+        seqscan = self._connection.seqscan
         if not lanes:
-            for row in await connection.fetch(READ_OPERATIONS, operation_ids, self.name):
+            for row in await connection.fetch(READ_OPERATIONS, operation_ids, self.name, seqscan):
                 known[row[0]] = Known(row[1], row[2])
             return known, marks
-        for row in await connection.fetch(READ_KNOWN, operation_ids, self.name, lanes):
+        for row in await connection.fetch(READ_KNOWN, operation_ids, self.name, seqscan, lanes):
             operation_id, digest, result, lane, *places = row
             if lane is None:
                 known[operation_id] = Known(digest, result)

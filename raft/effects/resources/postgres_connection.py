@@ -81,6 +81,8 @@ class PostgresConnection:
         """Counts connections; what was prepared on an earlier one is gone."""
         self.shortfall = ""
         """Why an acknowledged commit may be lost by this server; empty if it is not."""
+        self.seqscan = "on"
+        """What the session says of ``enable_seqscan`` (``on`` or ``off``), where nothing of ours says otherwise."""
 
     # -- opening -----------------------------------------------------------------------------------
 
@@ -172,7 +174,8 @@ class PostgresConnection:
         with self._opening():
             row = await connection.fetchrow(
                 "SELECT pg_is_in_recovery() AS standby, current_setting('fsync') AS fsync, "
-                "current_setting('full_page_writes') AS full_page_writes"
+                "current_setting('full_page_writes') AS full_page_writes, "
+                "current_setting('enable_seqscan') AS enable_seqscan"
             )
         if row["standby"]:
             raise ResourceUnavailable(
@@ -189,6 +192,7 @@ class PostgresConnection:
             if shortfall != self.shortfall:
                 _log.warning("not durable", resource=self._name, server=self.place, reason=shortfall)
         self.shortfall = shortfall
+        self.seqscan = row["enable_seqscan"]
 
     async def _make_tables(self, connection: Any) -> None:
         with self._opening():

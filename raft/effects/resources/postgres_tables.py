@@ -103,9 +103,14 @@ REFUSALS_KEPT = 10_000
 # lock's last holder committed. A snapshot taken before the wait would not show its dedupe rows.
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 
+# The ledger grows faster than the server counts its rows. What it plans for a ledger that it takes for small reads the
+# whole of it, in every batch, until it has been analyzed; and a plan is kept. So from the lock on no plan of ours may
+# read a table through, until the look-up gives the session's own setting back to the effects that come after it.
+ONLY_BY_INDEX = "set_config('enable_seqscan', 'off', true)"
+
 READ_FENCE = "SELECT cluster, incarnation, term, holder FROM fencepost.fence WHERE resource = $1"
-LOCK_FENCE = f"""SELECT cluster, incarnation, term, holder, {PASS} FROM fencepost.fence WHERE resource = $1
-    FOR UPDATE"""
+LOCK_FENCE = f"""SELECT cluster, incarnation, term, holder, {PASS}, {ONLY_BY_INDEX}
+    FROM fencepost.fence WHERE resource = $1 FOR UPDATE"""
 """Always with the pass: another resource of this database may guard the same tables, unknown here."""
 LOCK_FIRST_FENCE = "SELECT pg_advisory_xact_lock(hashtextextended('fencepost ' || $1::text, 0))"
 FIRST_FENCE = f"""INSERT INTO fencepost.fence (resource, cluster, incarnation, term, holder)
@@ -114,8 +119,12 @@ RAISE_FENCE = "UPDATE fencepost.fence SET incarnation = $2, term = $3, holder = 
 WRITE_CLAIM = """INSERT INTO fencepost.claims (resource, incarnation, term, holder, accepted_before, claimed_ns)
     VALUES ($1, $2, $3, $4, (SELECT coalesce(max(accepted), 0) FROM fencepost.operations WHERE resource = $1), $5)"""
 
-READ_OPERATIONS = """SELECT operation_id, digest, result FROM fencepost.operations
-    WHERE operation_id = ANY($1::text[]) AND resource = $2"""
+_FOUND = """SELECT operation_id, digest, result, resource FROM fencepost.operations
+            WHERE operation_id = ANY($1::text[]) OFFSET 0"""
+"""By the key alone (OFFSET keeps the next condition out of it): the other index begins with the resource, and has all of
+them in it."""
+READ_OPERATIONS = f"""SELECT operation_id, digest, result FROM ({_FOUND}) AS found WHERE resource = $2
+    UNION ALL SELECT NULL, NULL, NULL WHERE set_config('enable_seqscan', $3, true) IS NULL"""
 QUERY = """SELECT fence.cluster, fence.incarnation, fence.term, fence.holder, operations.digest, operations.result,
         coalesce(lanes.forgotten_incarnation, 0) AS forgotten_incarnation,
         coalesce(lanes.forgotten_index, 0) AS forgotten_index
@@ -138,11 +147,15 @@ READ_OLDEST = """SELECT accepted, incarnation = $2 AND (lane = '' OR $5) AS ours
 READ_NEWEST = "SELECT coalesce(max(accepted), 0) FROM fencepost.operations WHERE resource = $1"
 DELETE_OPERATIONS = "DELETE FROM fencepost.operations WHERE resource = $1 AND accepted = ANY($2::bigint[])"
 
-READ_KNOWN = """SELECT operation_id, digest, result, NULL AS lane, 0, 0, 0, 0 FROM fencepost.operations
-    WHERE operation_id = ANY($1::text[]) AND resource = $2
+READ_KNOWN = f"""SELECT operation_id, digest, result, NULL AS lane, 0, 0, 0, 0 FROM ({_FOUND}) AS found
+    WHERE resource = $2
     UNION ALL
-    SELECT NULL, NULL, NULL, lane, incarnation, log_index, forgotten_incarnation, forgotten_index FROM fencepost.lanes
-    WHERE lane = ANY($3::text[]) AND resource = $2"""
+    SELECT NULL, NULL, NULL, mark.* FROM unnest($4::text[]) AS wanted (lane) CROSS JOIN LATERAL (
+            SELECT lane, incarnation, log_index, forgotten_incarnation, forgotten_index FROM fencepost.lanes
+            WHERE lanes.resource = $2 AND lanes.lane = wanted.lane OFFSET 0
+        ) AS mark
+    UNION ALL
+    SELECT NULL, NULL, NULL, NULL, 0, 0, 0, 0 WHERE set_config('enable_seqscan', $3, true) IS NULL"""
 """The operations, and how far lanes have come, in one exchange: a row has one or the other."""
 WRITE_OPERATIONS_AND_LANES = f"""WITH moved AS (
         INSERT INTO fencepost.lanes (resource, lane, incarnation, log_index)
@@ -150,7 +163,7 @@ WRITE_OPERATIONS_AND_LANES = f"""WITH moved AS (
         ON CONFLICT (resource, lane)
         DO UPDATE SET incarnation = excluded.incarnation, log_index = excluded.log_index
     ) {WRITE_OPERATIONS}"""
-FORGET_LANES = """WITH cut AS (
+FORGET_LANES = """WITH cut AS MATERIALIZED (
         SELECT moved.lane, old.accepted FROM unnest($2::text[]) AS moved (lane) CROSS JOIN LATERAL (
             SELECT operations.accepted FROM fencepost.operations
             WHERE operations.resource = $1 AND operations.lane = moved.lane AND operations.lane <> ''
@@ -161,12 +174,13 @@ FORGET_LANES = """WITH cut AS (
         WHERE operations.resource = $1 AND operations.lane = cut.lane AND operations.lane <> ''
             AND operations.accepted <= cut.accepted
         RETURNING operations.lane, operations.incarnation, operations.log_index
-    ), newest AS (
+    ), newest AS MATERIALIZED (
         SELECT DISTINCT ON (lane) lane, incarnation, log_index FROM gone
         ORDER BY lane, incarnation DESC, log_index DESC
     )
     UPDATE fencepost.lanes SET forgotten_incarnation = newest.incarnation, forgotten_index = newest.log_index
-    FROM newest WHERE lanes.resource = $1 AND lanes.lane = newest.lane"""
+    FROM newest WHERE lanes.resource = $1 AND lanes.lane = ANY($2::text[]) AND lanes.lane = newest.lane"""
+"""MATERIALIZED, and the lanes named twice: else what is cut is looked for once a row, and every lane read for a few."""
 
 WRITE_REFUSAL = """INSERT INTO fencepost.refusals (
         resource, refused_ns, incarnation, term, holder, stored_incarnation, stored_term, stored_holder, operations,
