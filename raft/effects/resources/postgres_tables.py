@@ -121,8 +121,8 @@ WRITE_CLAIM = """INSERT INTO fencepost.claims (resource, incarnation, term, hold
 
 _FOUND = """SELECT operation_id, digest, result, resource FROM fencepost.operations
             WHERE operation_id = ANY($1::text[]) OFFSET 0"""
-"""By the key alone (OFFSET keeps the next condition out of it): the other index begins with the resource, and has all of
-them in it."""
+"""By the key alone (OFFSET keeps the next condition out of it): the other index begins with the resource, and so has
+all of them in it."""
 READ_OPERATIONS = f"""SELECT operation_id, digest, result FROM ({_FOUND}) AS found WHERE resource = $2
     UNION ALL SELECT NULL, NULL, NULL WHERE set_config('enable_seqscan', $3, true) IS NULL"""
 QUERY = """SELECT fence.cluster, fence.incarnation, fence.term, fence.holder, operations.digest, operations.result,
