@@ -269,14 +269,23 @@ def test_s52_a_lane_stands_or_goes_on_behind_a_dead_letter_as_its_resource_says(
         assert leader.operation("a").attempt == 3
 
 
+def blocking() -> ResourceSpec:
+    return ResourceSpec(effects=failing({"a": 2}), policy=POLICY, dispatch=DispatchPolicy(on_dead=OnDead.BLOCK))
+
+
+def behind_a_letter(world: World) -> SimNode:
+    """``a`` is a dead letter, and ``b`` stands behind it. Returns the leader."""
+    leader = world.active_leader()
+    world.submit(leader, "a", "b", lane="k", wait=Wait.COMMITTED)
+    world.until(lambda: leader.operation("a").state is OperationState.DEAD)
+    world.advance(1)
+    assert executed(world) == []
+    return leader
+
+
 def test_s52_a_discarded_letter_lets_its_lane_go_on() -> None:
-    spec = ResourceSpec(effects=failing({"a": 2}), policy=POLICY, dispatch=DispatchPolicy(on_dead=OnDead.BLOCK))
-    with World(spec) as world:
-        leader = world.active_leader()
-        world.submit(leader, "a", "b", lane="k", wait=Wait.COMMITTED)
-        world.until(lambda: leader.operation("a").state is OperationState.DEAD)
-        world.advance(1)
-        assert executed(world) == []
+    with World(blocking()) as world:
+        leader = behind_a_letter(world)
         world.reply(leader, "command.discard", id="a", note="of no use")
         world.until(lambda: leader.operation("b").state is OperationState.SUCCEEDED)
         assert leader.operation("a").state is OperationState.FAILED
@@ -354,13 +363,8 @@ def test_what_its_resource_says_was_applied_is_not_redriven_and_has_succeeded() 
 
 
 def test_s52_a_dead_letter_that_was_applied_after_all_lets_its_lane_go_on() -> None:
-    spec = ResourceSpec(effects=failing({"a": 2}), policy=POLICY, dispatch=DispatchPolicy(on_dead=OnDead.BLOCK))
-    with World(spec) as world:
-        leader = world.active_leader()
-        world.submit(leader, "a", "b", lane="k", wait=Wait.COMMITTED)
-        world.until(lambda: leader.operation("a").state is OperationState.DEAD)
-        world.advance(1)
-        assert executed(world) == []
+    with World(blocking()) as world:
+        leader = behind_a_letter(world)
         denied: dict[str, Any] = {"as": "failed", "note": "looked"}
         with pytest.raises(WrongState, match="already"):
             world.reply(leader, "command.resolve", id="a", **denied)

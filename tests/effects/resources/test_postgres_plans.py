@@ -42,7 +42,7 @@ READ = """SELECT (SELECT coalesce(sum(seq_tup_read), 0) FROM pg_stat_user_tables
     (SELECT n_tup_ins FROM pg_stat_user_tables WHERE schemaname = 'fencepost' AND relname = 'operations') AS written"""
 
 
-async def rows_read(server: PostgresServer, dedupe: Dedupe, lane: str) -> int:
+async def rows_read(server: PostgresServer, dedupe: Dedupe, lanes: int) -> int:
     """Of the tables of the fence, by ``BATCHES`` batches behind a ledger that grew after as many."""
     subject = PostgresSubject(server, dedupe)
     counted: list[int] = []
@@ -54,7 +54,7 @@ async def rows_read(server: PostgresServer, dedupe: Dedupe, lane: str) -> int:
         for batch in range(BATCHES):
             first = (half * BATCHES + batch) * BATCH + 2
             attempts = [
-                attempt(f"op{index}", ROWS + index, lane=lane and f"{lane}{index % 4}")
+                attempt(f"op{index}", ROWS + index, lane=f"k{index % lanes}" if lanes else "")
                 for index in range(first, first + BATCH)
             ]
             outcomes = await resource.execute(token(1), "n1", attempts)
@@ -77,24 +77,31 @@ async def rows_read(server: PostgresServer, dedupe: Dedupe, lane: str) -> int:
 BOUND = ROWS
 """One reading of the whole ledger. Its own come to half of that where lanes forget, and else to a hundred."""
 
-WAYS = [(Dedupe.TABLE, ""), (Dedupe.TABLE, "lane"), (Dedupe.ORDERED_LANE, "lane"), (Dedupe.ORDERED_LANE, "")]
+FREE, LANE_EACH, FEW_LANES = 0, BATCH, 4
+WAYS = [(dedupe, lanes) for dedupe in Dedupe for lanes in (FREE, LANE_EACH, FEW_LANES)]
 
 
-@pytest.mark.parametrize(("dedupe", "lane"), WAYS)
+@pytest.mark.parametrize(("dedupe", "lanes"), WAYS)
 async def test_a_batch_reads_what_is_its_own_of_a_ledger_that_nobody_has_counted(
-    postgres: PostgresServer, dedupe: Dedupe, lane: str
+    postgres: PostgresServer, dedupe: Dedupe, lanes: int
 ) -> None:
-    assert await rows_read(postgres, dedupe, lane) < BOUND
+    assert await rows_read(postgres, dedupe, lanes) < BOUND
 
 
 @pytest.mark.parametrize(
     ("name", "before", "after", "way"),
     [
-        ("READ_OPERATIONS", " OFFSET 0", " AND resource = $2", WAYS[0]),
-        ("READ_KNOWN", "$1::text[]) OFFSET 0", "$1::text[]) AND resource = $2", WAYS[1]),
-        ("LOCK_FENCE", f", {postgres_tables.ONLY_BY_INDEX}", "", WAYS[0]),
-        ("LOCK_FENCE", f", {postgres_tables.ONLY_BY_INDEX}", "", WAYS[2]),
-        ("FORGET_LANES", "cut AS MATERIALIZED", "cut AS", WAYS[2]),
+        ("READ_OPERATIONS", " OFFSET 0", " AND resource = $2", (Dedupe.TABLE, FREE)),
+        ("READ_KNOWN", "$1::text[]) OFFSET 0", "$1::text[]) AND resource = $2", (Dedupe.TABLE, FEW_LANES)),
+        (
+            "READ_KNOWN",
+            " AND lanes.lane = wanted.lane OFFSET 0\n        ) AS mark",
+            " OFFSET 0) AS mark WHERE mark.lane = wanted.lane",
+            (Dedupe.TABLE, LANE_EACH),
+        ),
+        ("LOCK_FENCE", f", {postgres_tables.ONLY_BY_INDEX}", "", (Dedupe.TABLE, FREE)),
+        ("LOCK_FENCE", f", {postgres_tables.ONLY_BY_INDEX}", "", (Dedupe.ORDERED_LANE, FEW_LANES)),
+        ("FORGET_LANES", "cut AS MATERIALIZED", "cut AS", (Dedupe.ORDERED_LANE, FEW_LANES)),
     ],
 )
 async def test_the_count_tells_a_plan_that_reads_the_whole_ledger(
@@ -103,7 +110,7 @@ async def test_the_count_tells_a_plan_that_reads_the_whole_ledger(
     name: str,
     before: str,
     after: str,
-    way: tuple[Dedupe, str],
+    way: tuple[Dedupe, int],
 ) -> None:
     sql = getattr(postgres_tables, name)
     if before not in sql:
