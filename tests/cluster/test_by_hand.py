@@ -62,6 +62,12 @@ async def _leader(folder: Path) -> str:
     return str(status.document()["leader"]["node"])
 
 
+async def _all_are_up(folder: Path) -> bool:
+    status = await fencepost("status", "-o", "json", cwd=folder)
+    assert status.code == 0, status.stderr
+    return all(row["reachable"] for row in status.document()["nodes"])
+
+
 def _stored(folder: Path) -> int:
     try:
         with closing(sqlite3.connect(f"file:{folder}/deliveries.db?mode=ro", uri=True)) as database:
@@ -132,6 +138,8 @@ async def test_three_shells_and_a_file_of_webhooks_s50_s52(tmp_path: Path, data_
         again = await fencepost(*SUBMIT, *LANE, f"@{source}", cwd=folder)
         assert again.code == 0, again.stderr
         assert (again.document()["done"], again.document()["replayed"]) == (0, len(rows))
+        # The one that was killed last may be starting still, and a stop that it was not ready for is no clean one.
+        await eventually_async(lambda: _all_are_up(folder), within_s=60, what="three nodes that answer")
         for node in NODES:
             processes[node].send_signal(signal.SIGTERM)
             assert await processes[node].wait() == 0
